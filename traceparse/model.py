@@ -1,0 +1,207 @@
+"""The one normal form that every reader produces: a `Trace` of `Event`s. Plain data; no I/O, no accounting, no frames.
+
+A reader (`traceparse.formats`) turns bytes into a `Trace`; `traceparse.assemble` turns a `Trace` into the rows of one run.
+Token counts follow OpenTelemetry's convention for generative AI: the prompt is *uncached + cache read + cache write*, the
+output includes reasoning. ``None`` always means that the log does not say; it is never a stand-in for zero.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+Role = Literal["user", "assistant", "tool", "system"]
+Kind = Literal["text", "thinking", "tool_use", "tool_result", "image", "compaction", "error", "meta"]
+TurnBasis = Literal["message_id", "usage", "adjacency"]
+SkipKind = Literal["dropped", "repaired", "by_design"]
+FigureBasis = Literal["reported", "deduplicated", "lower_bound", "none"]
+
+MAIN = "main"
+"""The agent id of the session itself; subagents carry the id that the log gives them."""
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Token counts of one model response, or of a whole run.
+
+    Attributes:
+        uncached_input: Prompt tokens billed at the full input rate.
+        cache_read: Prompt tokens read from the provider's cache.
+        cache_write: Prompt tokens written to the cache, of any lifetime.
+        cache_write_1h: The part of `cache_write` with a lifetime of one hour.
+        output: Generated tokens, reasoning included.
+        reasoning: The part of `output` spent on hidden or visible reasoning.
+    """
+
+    uncached_input: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    cache_write_1h: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+
+    @property
+    def input(self) -> int | None:
+        """All prompt tokens, or None where no part of them is known."""
+        parts = [n for n in (self.uncached_input, self.cache_read, self.cache_write) if n is not None]
+        return sum(parts) if parts else None
+
+
+class ToolCall(msgspec.Struct, gc=False):
+    """What the agent asked a tool to do.
+
+    Attributes:
+        call_id: The log's id that joins the call to its result, if it has one.
+        name: The tool's name as logged.
+        input_json: The arguments as JSON text (an object where the log has one, else a JSON string).
+        command: The shell command, where the tool runs one.
+        file_path: The file acted on, where the tool acts on one.
+    """
+
+    call_id: str | None
+    name: str
+    input_json: str
+    command: str | None = None
+    file_path: str | None = None
+
+
+class ToolResult(msgspec.Struct, gc=False):
+    """What came back from a tool; its text is the block's.
+
+    Attributes:
+        call_id: The id of the call answered.
+        is_error: The log's own flag; None where the log has none or it says nothing.
+        exit_code: The process's exit status where the log states it as a field.
+        duration_s: The tool's own run time in seconds where the log states it as a field.
+        wait_s: Seconds of `duration_s` spent waiting (for a GPU lock, say), where known.
+    """
+
+    call_id: str | None
+    is_error: bool | None = None
+    exit_code: int | None = None
+    duration_s: float | None = None
+    wait_s: float | None = None
+
+
+class Block(msgspec.Struct, gc=False):
+    """One piece of content of a record. For ``tool_use`` the text is the arguments' JSON, for ``image`` a hash of the bytes."""
+
+    kind: Kind
+    text: str
+    truncated: bool = False
+    call: ToolCall | None = None
+    result: ToolResult | None = None
+
+
+class Event(msgspec.Struct):
+    """One record of a log, in file order.
+
+    Attributes:
+        record: 0-based number of the line (or message, or row) in its file.
+        role: Who speaks; ``tool`` for tool results, whatever role the log files them under.
+        blocks: At least one, so that no record is lost (an empty record is one ``meta`` block).
+        file: Index into `Trace.files`.
+        agent: `MAIN` or a subagent's id.
+        timestamp: UTC, and only from a real clock.
+        response: The log's id of the API response this record is a piece of. Records of one agent that share it are one turn.
+        model: As logged.
+        usage: As logged on this record; repeats are the assembler's business.
+        stop_reason: As logged.
+        final: The usage's output figure is the response's last word, not a placeholder of the stream.
+        replay: This record restates one that another record of this trace (or of its parent session) already holds: its
+            text stays in `blocks`, but it is no turn and its usage never counts.
+    """
+
+    record: int
+    role: Role
+    blocks: list[Block]
+    file: int = 0
+    agent: str = MAIN
+    timestamp: datetime | None = None
+    response: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    stop_reason: str | None = None
+    final: bool = False
+    replay: bool = False
+
+
+class Skip(msgspec.Struct, gc=False):
+    """One record that gave no block, or was only partly understood.
+
+    Attributes:
+        record: 0-based line number in its file.
+        reason: Short identifier, such as ``not_json``.
+        kind: ``dropped`` (content lost), ``repaired`` (read after a repair) or ``by_design`` (blank lines, twins).
+        byte_offset: Of the record's first byte in the decompressed file.
+        n_bytes: Length of the record.
+        snippet: The first characters of the record.
+        file: Index into `Trace.files`.
+    """
+
+    record: int
+    reason: str
+    kind: SkipKind
+    byte_offset: int
+    n_bytes: int
+    snippet: str
+    file: int = 0
+
+
+class Agent(msgspec.Struct, gc=False):
+    """A subagent: `parent` is the agent that called it, `call_id` the call that did, where the log says so."""
+
+    agent: str
+    parent: str | None = None
+    call_id: str | None = None
+
+
+class Trace(msgspec.Struct):
+    """One agent session as read from its log, before any accounting.
+
+    Attributes:
+        format: NAME of the reader.
+        events: In file order, files one after another.
+        skipped: Records without an event, or repaired ones.
+        n_records: Lines (messages, rows) over all files, blank and broken ones counted.
+        files: Paths inside the source; index 0 is the main file.
+        turn_basis: How records group into responses (`traceparse.assemble.responses`).
+        real_clock: The events' timestamps come from real clocks.
+        totals: The log's own final token counts for the whole run (result record, cumulative counter), if it has them.
+        totals_final: `totals` is complete; False where the log is known to miss part of the run.
+        format_version: The log's own version field.
+        session_id: As logged.
+        cwd: Working directory as logged.
+        model: The run's main model, where the log names it apart from the responses.
+        effort: Reasoning effort, where the log names it.
+        start_local: The start as the log writes it where its zone is unknown.
+        elapsed_s: Wall time in seconds that the log or its sidecar states.
+        lock_wait_s: Seconds spent waiting for the GPU lock, from the run folder's lock log.
+        cost_usd: The log's own figure for the run's cost, for reconciling; never our answer.
+        agents: Subagents by id.
+        n_compactions: Times the context was compacted.
+        facts: Further facts of a run folder (``correct``, ``score``, ``framework``, ``gpu``, ``harness``, ``problem``), as written.
+    """
+
+    format: str
+    events: list[Event]
+    skipped: list[Skip]
+    n_records: int
+    files: list[str]
+    turn_basis: TurnBasis
+    real_clock: bool
+    totals: Usage | None = None
+    totals_final: bool = True
+    format_version: str | None = None
+    session_id: str | None = None
+    cwd: str | None = None
+    model: str | None = None
+    effort: str | None = None
+    start_local: str | None = None
+    elapsed_s: float | None = None
+    lock_wait_s: float | None = None
+    cost_usd: float | None = None
+    agents: dict[str, Agent] = {}
+    n_compactions: int = 0
+    facts: dict[str, str | float | bool | None] = {}
