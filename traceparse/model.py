@@ -167,6 +167,7 @@ class Trace(msgspec.Struct):
         n_records: Lines (messages, rows) over all files, blank and broken ones counted.
         files: Paths inside the source; index 0 is the main file.
         turn_basis: How records group into responses (`traceparse.assemble.responses`).
+        part: Tells the traces of one file apart (a database of sessions); None where the file is one trace.
         real_clock: The events' timestamps come from real clocks.
         totals: The log's own final token counts for the whole run (result record, cumulative counter), if it has them.
         totals_final: `totals` is complete; False where the log is known to miss part of the run.
@@ -191,6 +192,7 @@ class Trace(msgspec.Struct):
     files: list[str]
     turn_basis: TurnBasis
     real_clock: bool
+    part: str | None = None
     totals: Usage | None = None
     totals_final: bool = True
     format_version: str | None = None

@@ -1,0 +1,119 @@
+"""What bytes mean: the ordered tuple of readers, which reader a file belongs to, and which files make one trace.
+
+A reader is a module with the names of `Reader`. Two readers that claim one file are an error, never a silent choice;
+``--format`` overrides. Nothing here reads whole files.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, cast
+
+from traceparse.errors import FormatError, UsageError
+from traceparse.formats.log import Head, Log, head
+from traceparse.model import Trace
+from traceparse.sources import Member
+
+MODULES = ("claude_code",)
+"""Reader modules in the order in which `traceparse formats` lists them."""
+
+_SUFFIXES = (".gz", ".zst")
+_LOG_SUFFIXES = (".jsonl", ".json", ".db", ".sqlite")
+
+
+class Knows(NamedTuple):
+    """What a format can and cannot tell, one short phrase each, for `traceparse formats`."""
+
+    clock: str
+    usage: str
+    reasoning: str
+    subagents: str
+
+
+class Group(NamedTuple):
+    """Files that make one trace: `paths[0]` is the main file, `trace_id` the key of its rows."""
+
+    trace_id: str
+    paths: tuple[str, ...]
+
+
+class Reader(Protocol):
+    """A log format: one module of `traceparse.formats`.
+
+    A module may also define ``gather(paths) -> list[Group]``: given the paths of a source that no other group has taken, it
+    returns those that belong together by name (a session and its subagents, a run folder). Paths in no group stand alone.
+    """
+
+    NAME: str
+    """Identifier, as in ``--format NAME``."""
+    TITLE: str
+    """One line: which program writes it, to which place."""
+    KNOWS: Knows
+
+    def sniff(self, head: Head) -> bool:
+        """Whether the start of the main file is this format's; must be false where unsure."""
+
+    def read(self, log: Log) -> Iterable[Trace]:
+        """Read the log: one trace, or several where one file holds several sessions (then `Trace.part` tells them apart)."""
+
+
+def readers() -> tuple[Reader, ...]:
+    """All readers in order."""
+    return tuple(cast("Reader", importlib.import_module(f"traceparse.formats.{name}")) for name in MODULES)
+
+
+def by_name(name: str) -> Reader:
+    """The reader called `name`.
+
+    Raises:
+        UsageError: There is none.
+    """
+    for reader in readers():
+        if reader.NAME == name:
+            return reader
+    raise UsageError(f"no format named {name!r}", expected="one of " + ", ".join(r.NAME for r in readers()))
+
+
+def trace_id_of(path: str) -> str:
+    """The path less ``.gz``/``.zst`` and then one of ``.jsonl .json .db .sqlite``; nothing else is cut."""
+    for suffix in _SUFFIXES:
+        path = path.removesuffix(suffix)
+    for suffix in _LOG_SUFFIXES:
+        if path.endswith(suffix):
+            return path[: -len(suffix)]
+    return path
+
+
+def group(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
+    """Put the files of a source together into traces by their names.
+
+    Returns:
+        (trace_id, files) in the order of the main files' paths; every member is in exactly one group.
+    """
+    by_path = {member.path: member for member in members}
+    left = set(by_path)
+    groups: list[Group] = []
+    for reader in readers():
+        gather = getattr(reader, "gather", None)
+        if gather is None:
+            continue
+        for found in gather(sorted(left)):
+            left.difference_update(found.paths)
+            groups.append(found)
+    groups.extend(Group(trace_id_of(path), (path,)) for path in left)
+    return [(g.trace_id, [by_path[path] for path in g.paths]) for g in sorted(groups, key=lambda g: g.paths)]
+
+
+def detect(member: Member) -> Reader | None:
+    """The one reader that claims the file, or None.
+
+    Raises:
+        FormatError: More than one does.
+    """
+    start = head(member)
+    found = [reader for reader in readers() if reader.sniff(start)]
+    if len(found) > 1:
+        names = ", ".join(reader.NAME for reader in found)
+        raise FormatError(f"more than one format fits: {names}", place=member.path, todo="name one with --format")
+    return found[0] if found else None

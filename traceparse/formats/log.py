@@ -1,0 +1,246 @@
+"""The bytes of one trace as a reader sees them: lines split, records decoded, everything broken accounted for. Knows no format.
+
+House rule: split on 0x0A only; decode fast with a typed msgspec decoder; on failure once tolerantly (byte-order mark, raw
+NULs and control characters, lone surrogates, NaN, integers beyond 64 bits); then a row in `skipped`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+import msgspec
+
+from traceparse.errors import FormatError
+from traceparse.model import Skip, SkipKind
+from traceparse.sources import Member, TruncatedStream, open_member
+
+T = TypeVar("T")
+
+MAX_RECORD_BYTES = 1 << 28
+"""A longer line is skipped as `oversize`: no harness writes one, and one line must fit in memory several times over."""
+
+_SNIPPET_CHARS = 120
+_BOM = b"\xef\xbb\xbf"
+_I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+class Line(NamedTuple):
+    """One line of a file: `record` 0-based, `offset` of its first byte, `data` without the newline."""
+
+    record: int
+    offset: int
+    data: bytes
+    ended: bool
+
+
+class Log:
+    """One trace's files, opened one at a time, with a running account of what could not be read.
+
+    Args:
+        trace_id: Key of the trace in every table.
+        members: Its files; index 0 is the main one.
+        strict: Raise at the first dropped record instead of noting it.
+
+    Attributes:
+        skipped: Rows of `skipped` so far.
+        n_records: Lines handed out so far, over all files, blank and broken ones counted.
+    """
+
+    def __init__(self, trace_id: str, members: Sequence[Member], *, strict: bool = False):
+        self.trace_id, self.members, self.strict = trace_id, list(members), strict
+        self.skipped: list[Skip] = []
+        self.n_records = 0
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files inside their source."""
+        return [member.path for member in self.members]
+
+    def open(self, file: int = 0) -> BinaryIO:
+        """The decompressed bytes of one file."""
+        return open_member(self.members[file])
+
+    def skip(self, line: Line, reason: str, kind: SkipKind, *, file: int = 0, why: str = "") -> None:
+        """Note that a record gave no block, or gave one only after a repair.
+
+        Raises:
+            FormatError: The record is lost and the log is read strictly.
+        """
+        if self.strict and kind == "dropped":
+            raise FormatError(
+                f"{reason}{': ' + why if why else ''}",
+                place=f"{self.members[file].path}:{line.record + 1}",
+                expected="one JSON object per line",
+                todo="load without --strict to skip such records and list them in `skipped`",
+            )
+        snippet = line.data[: 4 * _SNIPPET_CHARS].decode("utf-8", "replace")[:_SNIPPET_CHARS]
+        self.skipped.append(Skip(line.record, reason, kind, line.offset, len(line.data), snippet, file))
+
+    def lines(self, file: int = 0) -> Iterator[Line]:
+        """Every line that may hold a record; blank and oversize ones are noted in `skipped` and left out."""
+        record = offset = 0
+        with self.open(file) as stream:
+            while True:
+                try:
+                    data = stream.readline(MAX_RECORD_BYTES)
+                except TruncatedStream as error:
+                    self.skip(Line(record, offset, b"", False), "truncated_stream", "dropped", file=file, why=str(error))
+                    self.n_records += 1
+                    return
+                if not data:
+                    return
+                size = len(data)
+                if size == MAX_RECORD_BYTES and data[-1:] != b"\n":
+                    while (rest := stream.readline(MAX_RECORD_BYTES)) and rest[-1:] != b"\n":
+                        size += len(rest)
+                    size += len(rest)
+                    self.skip(Line(record, offset, data[:1024], True), "oversize", "dropped", file=file)
+                elif data.isspace():
+                    self.skip(Line(record, offset, data.rstrip(b"\n"), True), "blank", "by_design", file=file)
+                else:
+                    ended = data[-1:] == b"\n"
+                    yield Line(record, offset, data[:-1] if ended else data, ended)
+                self.n_records += 1
+                record += 1
+                offset += size
+
+    def decode(self, decoder: msgspec.json.Decoder[T], file: int = 0) -> Iterator[tuple[Line, T]]:
+        """Every record of a line-based file under a typed decoder; what fits neither way is in `skipped`."""
+        for line in self.lines(file):
+            try:
+                yield line, decoder.decode(line.data)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                value = self._retry(line, decoder, file)
+                if value is not None:
+                    yield line, value
+
+    def _retry(self, line: Line, decoder: msgspec.json.Decoder[T], file: int) -> T | None:
+        try:
+            loose, repairs = tolerant(line.data)
+        except RecursionError:
+            self.skip(line, "too_deep", "dropped", file=file)
+            return None
+        except ValueError as error:
+            self.skip(line, "not_json" if line.ended else "truncated_tail", "dropped", file=file, why=str(error))
+            return None
+        try:
+            value = decoder.decode(msgspec.json.encode(loose))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            self.skip(line, "unexpected_shape", "dropped", file=file, why=str(error))
+            return None
+        if repairs:
+            self.skip(line, "repaired_text", "repaired", file=file)
+        return value
+
+    def document(self, file: int = 0) -> Any:
+        """A whole JSON document, read tolerantly; None (and a `skipped` row) where it is not JSON."""
+        with self.open(file) as stream:
+            try:
+                data = stream.read()
+            except TruncatedStream as error:
+                self.skip(Line(0, 0, b"", False), "truncated_stream", "dropped", file=file, why=str(error))
+                return None
+        line = Line(0, 0, data, True)
+        try:
+            value, repairs = tolerant(data)
+        except RecursionError:
+            self.skip(line, "too_deep", "dropped", file=file)
+            return None
+        except ValueError as error:
+            self.skip(line, "not_json", "dropped", file=file, why=str(error))
+            return None
+        if repairs:
+            self.skip(line, "repaired_text", "repaired", file=file)
+        return value
+
+
+def tolerant(data: bytes) -> tuple[Any, int]:
+    """Decode JSON that strict decoders refuse.
+
+    Args:
+        data: One record: may start with a byte-order mark or NULs, hold raw control characters, lone surrogate escapes,
+            NaN, invalid UTF-8, or integers beyond 64 bits.
+
+    Returns:
+        The value, made of plain JSON types and valid Unicode, and the number of repairs that changed its text.
+
+    Raises:
+        ValueError: It is not JSON even so.
+        RecursionError: It is nested too deeply.
+    """
+    text = data.removeprefix(_BOM).strip(b"\x00 \t\r").decode("utf-8", "replace")
+    repairs = text.count("�") - data.count(b"\xef\xbf\xbd")
+    value = json.loads(text, strict=False)
+    cleaned, more = _clean(value)
+    return cleaned, max(repairs, 0) + more
+
+
+def _clean(value: Any) -> tuple[Any, int]:
+    if isinstance(value, str):
+        fixed = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _has_surrogate(value) else value
+        return fixed, int(fixed != value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None, 1
+    if isinstance(value, int) and not isinstance(value, bool) and not _I64_MIN <= value <= _I64_MAX:
+        return float(value) if abs(value) < 1 << 1000 else str(value), 1
+    if isinstance(value, list):
+        pairs = [_clean(item) for item in value]
+        return [item for item, _ in pairs], sum(n for _, n in pairs)
+    if isinstance(value, dict):
+        items = [(_clean(key), _clean(item)) for key, item in value.items()]
+        return {key: item for (key, _), (item, _) in items}, sum(k + n for (_, k), (_, n) in items)
+    return value, 0
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
+class Head(NamedTuple):
+    """The start of a file, for sniffing.
+
+    Attributes:
+        path: Inside its source.
+        raw: The first 64 KiB, decompressed.
+        records: JSON values of the first complete lines, at most 40; broken lines are left out.
+    """
+
+    path: str
+    raw: bytes
+    records: list[Any]
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """The records that are JSON objects."""
+        return [record for record in self.records if isinstance(record, dict)]
+
+
+HEAD_BYTES = 1 << 16
+_HEAD_RECORDS = 40
+
+
+def head(member: Member, opener: Callable[[Member], BinaryIO] = open_member) -> Head:
+    """Read the start of a file.
+
+    The first line is completed when it is longer than 64 KiB, since one long first record must not hide a file's format.
+    """
+    records: list[Any] = []
+    with opener(member) as stream:
+        try:
+            raw = stream.read(HEAD_BYTES)
+            first = raw if b"\n" in raw or len(raw) < HEAD_BYTES else raw + stream.readline(MAX_RECORD_BYTES)
+        except TruncatedStream:
+            raw = first = b""
+    lines = first.split(b"\n")
+    if len(first) >= HEAD_BYTES and len(lines) > 1:
+        lines.pop()
+    for line in lines[:_HEAD_RECORDS]:
+        if line.strip():
+            try:
+                records.append(tolerant(line)[0])
+            except (ValueError, RecursionError):
+                continue
+    return Head(member.path, raw, records)
