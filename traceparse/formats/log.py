@@ -107,9 +107,22 @@ class Log:
                 record += 1
                 offset += size
 
-    def decode(self, decoder: msgspec.json.Decoder[T], file: int = 0) -> Iterator[tuple[Line, T]]:
-        """Every record of a line-based file under a typed decoder; what fits neither way is in `skipped`."""
+    def decode(
+        self, decoder: msgspec.json.Decoder[T], file: int = 0, *, banner: bool = False
+    ) -> Iterator[tuple[Line, T]]:
+        """Every record of a line-based file under a typed decoder; what fits neither way is in `skipped`.
+
+        Args:
+            decoder: Of the record's type.
+            file: Index into the log's files.
+            banner: Lines before the first that opens an object are a program's greeting, not broken records: they are
+                skipped `by_design` (a container's entry point prints some before the harness speaks).
+        """
         for line in self.lines(file):
+            if banner and line.data.removeprefix(_BOM).lstrip(b"\x00 \t\r")[:1] != b"{":
+                self.skip(line, "banner", "by_design", file=file)
+                continue
+            banner = False
             try:
                 yield line, decoder.decode(line.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -205,7 +218,7 @@ class Head(NamedTuple):
     Attributes:
         path: Inside its source.
         raw: The first 64 KiB, decompressed.
-        records: JSON values of the first complete lines, at most 40; broken lines are left out.
+        records: JSON values of the first complete lines, at most 40; lines that are no JSON do not count.
     """
 
     path: str
@@ -237,7 +250,9 @@ def head(member: Member, opener: Callable[[Member], BinaryIO] = open_member) -> 
     lines = first.split(b"\n")
     if len(first) >= HEAD_BYTES and len(lines) > 1:
         lines.pop()
-    for line in lines[:_HEAD_RECORDS]:
+    for line in lines:
+        if len(records) == _HEAD_RECORDS:
+            break
         if line.strip():
             try:
                 records.append(tolerant(line)[0])
