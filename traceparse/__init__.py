@@ -1,0 +1,24 @@
+"""traceparse: reads coding-agent traces of GPU-kernel benchmarks into tidy tables. See `load` and `open`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = ["Dataset", "__version__", "charts", "load", "open"]
+
+if TYPE_CHECKING:
+    from traceparse import charts
+    from traceparse.dataset import Dataset, load, open  # noqa: A004
+
+
+def __getattr__(name: str) -> Any:
+    """Import the heavy parts on first use, so that ``import traceparse`` stays light."""
+    import importlib
+
+    if name in ("Dataset", "load", "open"):
+        return getattr(importlib.import_module("traceparse.dataset"), name)
+    if name == "charts":
+        return importlib.import_module("traceparse.charts")
+    raise AttributeError(f"module 'traceparse' has no attribute {name!r}")

@@ -1,0 +1,79 @@
+"""Pieces of content that many log formats share: tool arguments, flattened tool results, marks of cut text. Reads no files."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from traceparse.model import ToolCall
+
+_CUT = re.compile(r"(?:…\[truncated\]|\.\.\. \(\d[\d,]* more chars\)|… \+\d+ more lines?|\[\.\.\. truncated[^\]\n]*\])\s*\Z")
+_COMMAND_KEYS = ("command", "cmd", "script", "CommandLine")
+_PATH_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file", "notebook_path", "TargetFile")
+
+
+def cut_marked(text: str) -> bool:
+    """Whether the text ends in a mark by which a harness or a converter says that it cut it."""
+    return bool(_CUT.search(text[-60:]))
+
+
+def tool_call(call_id: str | None, name: str, arguments: bytes | str) -> ToolCall:
+    """A `ToolCall` from its arguments as logged.
+
+    Args:
+        call_id: As logged.
+        name: The tool's name as logged.
+        arguments: JSON, or free text (some tools take a patch or a script as bare text), which becomes a JSON string.
+    """
+    data = arguments.encode() if isinstance(arguments, str) else arguments
+    try:
+        value = msgspec.json.decode(data) if data else {}
+    except (msgspec.MsgspecError, RecursionError):
+        value = data.decode("utf-8", "replace")
+        data = msgspec.json.encode(value)
+    if not isinstance(value, dict):
+        return ToolCall(call_id, name, (data or b"{}").decode("utf-8", "replace"))
+    command = next((text for key in _COMMAND_KEYS if (text := _command(value.get(key))) is not None), None)
+    path = next((value[key] for key in _PATH_KEYS if isinstance(value.get(key), str)), None)
+    return ToolCall(call_id, name, (data or b"{}").decode("utf-8", "replace"), command, path)
+
+
+def _command(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+        shell = len(value) == 3 and value[0].rsplit("/", 1)[-1] in ("bash", "sh", "zsh") and value[1].lstrip("-").endswith("c")
+        return value[2] if shell else " ".join(value)
+    return None
+
+
+def flatten(content: bytes | Any) -> tuple[str, list[bytes]]:
+    """A tool result's content as text.
+
+    Args:
+        content: Raw JSON, or the decoded value: a string, a list of strings and typed parts, or anything else.
+
+    Returns:
+        The text parts joined by newlines, and the images' raw JSON (for counting and hashing, never shown).
+    """
+    value = msgspec.json.decode(content) if isinstance(content, bytes) and content else content
+    if value is None or value == b"":
+        return "", []
+    if isinstance(value, str):
+        return value, []
+    if not isinstance(value, list):
+        return msgspec.json.encode(value).decode(), []
+    texts: list[str] = []
+    images: list[bytes] = []
+    for part in value:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict) and part.get("type") in ("image", "image_url", "input_image"):
+            images.append(msgspec.json.encode(part))
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        else:
+            texts.append(msgspec.json.encode(part).decode())
+    return "\n".join(texts), images

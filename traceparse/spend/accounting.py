@@ -1,0 +1,151 @@
+"""What each turn and run spent and cost: fills the token-estimate, spend and cost columns. Reads no logs and no price lists itself.
+
+Source of the rules: a figure of the log counts only where it is final, or at least as large as the visible text it must
+cover; the converter's outputs are placeholders of the stream and never count; a published total counts where it is plausible.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import polars as pl
+
+from traceparse.model import Usage
+from traceparse.published import cell_for
+from traceparse.spend import prices
+from traceparse.spend.allot import allot
+from traceparse.spend.tokens import count, visible_text_of_input
+from traceparse.tables import Frames
+
+OUTPUT_KINDS = ("text", "thinking", "tool_use")
+"""Kinds of assistant blocks that are visible output."""
+
+
+def add_estimates(frames: Frames) -> Frames:
+    """Fill `est_tokens` of blocks, turns and runs with tokenised lengths (o200k_base; for a tool call its arguments' values)."""
+    blocks, turns, runs = frames["blocks"], frames["turns"], frames["runs"]
+    texts = [
+        visible_text_of_input(text) if kind == "tool_use" else "" if kind == "image" else text
+        for kind, text in zip(blocks["kind"], blocks["text"], strict=True)
+    ]
+    blocks = blocks.with_columns(pl.Series("est_tokens", count(texts), dtype=pl.Int64))
+    visible = (
+        blocks.filter(pl.col("turn").is_not_null() & (pl.col("role") == "assistant") & pl.col("kind").is_in(OUTPUT_KINDS))
+        .group_by("trace_id", "turn")
+        .agg(pl.col("est_tokens").sum())
+    )
+    turns = turns.drop("est_tokens").join(visible, on=["trace_id", "turn"], how="left", maintain_order="left").with_columns(pl.col("est_tokens").fill_null(0))
+    per_run = turns.group_by("trace_id").agg(pl.col("est_tokens").sum())
+    runs = runs.drop("est_tokens").join(per_run, on="trace_id", how="left", maintain_order="left")
+    return frames | {"blocks": blocks, "turns": turns, "runs": runs}
+
+
+def add_spend(frames: Frames) -> Frames:
+    """Fill the spend and cost columns of turns and runs; needs `add_estimates` first."""
+    by_trace = frames["turns"].partition_by("trace_id", as_dict=True, maintain_order=True)
+    turn_rows: list[dict[str, Any]] = []
+    run_rows: list[dict[str, Any]] = []
+    for run in frames["runs"].iter_rows(named=True):
+        turns = by_trace.get((run["trace_id"],))
+        rows = list(turns.iter_rows(named=True)) if turns is not None else []
+        spend, basis = run_spend(run, rows)
+        shares = turn_spend(spend, basis, run, rows)
+        per_turn, per_run = _cost(run, rows, shares, basis)
+        cum = 0
+        for row, share, usd in zip(rows, shares, per_turn, strict=True):
+            cum += share or 0
+            turn_rows.append({"spend_tokens": share, "cum_spend_tokens": cum if share is not None else None,
+                              "spend_basis": basis, "cost_usd": usd})  # fmt: skip
+        run_rows.append({"spend_tokens": spend, "spend_basis": basis, **per_run})
+    return frames | {"turns": _fill(frames["turns"], turn_rows), "runs": _fill(frames["runs"], run_rows)}
+
+
+def _fill(data: pl.DataFrame, rows: list[dict[str, Any]]) -> pl.DataFrame:
+    if not rows:
+        return data
+    return data.with_columns(pl.Series(name, [row[name] for row in rows], dtype=data.schema[name]) for name in rows[0])
+
+
+def run_spend(run: dict[str, Any], turns: list[dict[str, Any]]) -> tuple[int | None, str | None]:
+    """The run's best count of output tokens, and what it rests on.
+
+    Returns:
+        ``reported``: the log's own final figure, or per-response figures that cover the visible text; ``scaled``: a plausible
+        published total; ``estimated``: the tokenised visible text, a lower bound where reasoning is hidden. (None, None) for
+        a run without turns or estimates.
+    """
+    seen, logged = run["est_tokens"], run["output_tokens"]
+    if not turns:
+        return None, None
+    placeholders = run["format"].endswith("-converted")
+    if logged is not None and not placeholders:
+        covers = seen is None or logged >= seen
+        if run["output_basis"] == "reported" or (covers and logged > 0):
+            return logged, "reported"
+    cell = cell_for(run["run_id"], run["trace_id"]) if run["run_id"] else None
+    if cell and cell.output_tokens and cell.tokens_plausible and seen is not None and cell.output_tokens >= seen:
+        return cell.output_tokens, "scaled"
+    return (seen, "estimated") if seen is not None else (None, None)
+
+
+def turn_spend(spend: int | None, basis: str | None, run: dict[str, Any], turns: list[dict[str, Any]]) -> list[int | None]:
+    """The turns' shares of the run's spend; they sum to it exactly.
+
+    Reported per-response outputs are the shares themselves; any other total is spread in proportion to the turns' own
+    output figures where all are final, else to their visible text.
+    """
+    if spend is None:
+        return [None] * len(turns)
+    outputs = [turn["output_tokens"] for turn in turns]
+    if basis == "reported" and sum(n or 0 for n in outputs) == spend:
+        return [n or 0 for n in outputs]
+    final = basis == "reported" and all(turn["output_basis"] == "reported" for turn in turns)
+    weights = [n or 0 for n in outputs] if final else [turn["est_tokens"] or 0 for turn in turns]
+    return list(allot(spend, weights))
+
+
+def _cost(run: dict[str, Any], turns: list[dict[str, Any]], shares: list[int | None], basis: str | None) -> tuple[list[float | None], dict[str, Any]]:
+    """List-price equivalents. Null without prompt counts or a price: an output alone is no cost of a run."""
+    nothing: dict[str, Any] = {"cost_usd": None, "price_basis": None, "cost_low_usd": None, "cost_high_usd": None}
+    unpriced: list[float | None] = [None] * len(turns)
+    if run["input_tokens"] is None or not turns:
+        return unpriced, nothing
+    date = _date(run)
+    figure = "logged output" if basis == "reported" else f"{basis} output" if basis else "no output figure"
+    priced = [prices.price_for(turn["model"] or run["model"], run["harness"], date) for turn in turns]
+    if not any(priced):
+        return unpriced, nothing
+    covered = sum(turn["input_tokens"] or 0 for turn in turns) == run["input_tokens"]
+    if not covered:  # the log's totals hold requests that no record shows: price the totals, spread them by spend
+        price = prices.price_for(run["model"], run["harness"], date)
+        if price is None:
+            return unpriced, nothing
+        usage = Usage(run["uncached_input_tokens"], run["cache_read_tokens"], run["cache_write_tokens"], None, sum(n or 0 for n in shares) if basis else None)
+        whole = prices.cost(usage, price, whole_run=True)
+        total = sum(n or 0 for n in shares)
+        spread = [whole.usd * (n or 0) / total if whole.usd is not None and total else None for n in shares]
+        return spread, {"cost_usd": whole.usd, "price_basis": f"{whole.basis}; {figure}; run totals", "cost_low_usd": whole.low_usd, "cost_high_usd": whole.high_usd}
+    costs = []
+    for turn, price, share in zip(turns, priced, shares, strict=True):
+        usage = Usage(turn["uncached_input_tokens"], turn["cache_read_tokens"], turn["cache_write_tokens"], turn["cache_write_1h_tokens"], share)
+        costs.append(prices.cost(usage, price) if price is not None and turn["input_tokens"] is not None else None)
+    known = [c for c in costs if c is not None]
+    asked = [turn for turn in turns if turn["input_tokens"] is not None]
+    whole_known = len(known) == len(asked) and all(c.usd is not None for c in known)
+    bases = dict.fromkeys(c.basis for c in known)
+    return [c.usd if c else None for c in costs], {
+        "cost_usd": sum(c.usd or 0 for c in known) if whole_known else None,
+        "price_basis": f"{' | '.join(bases)}; {figure}",
+        "cost_low_usd": sum(c.low_usd or 0 for c in known),
+        "cost_high_usd": sum(c.high_usd or 0 for c in known) if all(c.high_usd is not None for c in known) else None,
+    }
+
+
+def _date(run: dict[str, Any]) -> datetime.date | None:
+    if run["started_at"] is not None:
+        return run["started_at"].date()  # type: ignore[no-any-return]
+    try:
+        return datetime.date.fromisoformat((run["start_local"] or "")[:10])
+    except ValueError:
+        return None
