@@ -219,3 +219,111 @@ class Model(nn.Module):
 
 # The wide shape: twice the threads, half the registers.
 CUDA_WIDE = ("    row_softmax_vec4<512, 4><<<rows, 512, 0, stream>>>(in4, out4, n / 4);", "    row_softmax_vec4<1024, 2><<<rows, 1024, 0, stream>>>(in4, out4, n / 4);")
+
+# OpenCode: an online softmax whose running sum is never rescaled when the maximum moves. It fails wherever the maximum is not in the first block.
+ONLINE_WRONG = '''import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _online_softmax(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    x_row = x_ptr + row * cols
+    y_row = y_ptr + row * cols
+    m = -float("inf")
+    s = 0.0
+    for start in range(0, cols, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        x = tl.load(x_row + offs, mask=offs < cols, other=-float("inf"))
+        m = tl.maximum(m, tl.max(x, axis=0))
+        s += tl.sum(tl.exp(x - m), axis=0)
+    for start in range(0, cols, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        x = tl.load(x_row + offs, mask=offs < cols, other=-float("inf"))
+        tl.store(y_row + offs, tl.exp(x - m) / s, mask=offs < cols)
+
+
+class Model(nn.Module):
+    def __init__(self, rows: int, cols: int):
+        super().__init__()
+        self.rows, self.cols = rows, cols
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        _online_softmax[(x.shape[0],)](x, y, x.shape[1], BLOCK=256)
+        return y
+''' + INTERFACE
+
+ONLINE_BROKEN = (
+    "        m = tl.maximum(m, tl.max(x, axis=0))\n        s += tl.sum(tl.exp(x - m), axis=0)\n",
+    "        m_new = tl.maximum(m, tl.max(x, axis=0))\n        s = s * tl.exp(m - m_new, axis=0) + tl.sum(tl.exp(x - m_new), axis=0)\n        m = m_new\n",
+)
+
+# The same mistake without Triton: this is what the failing run ends on, and it fails on any device.
+CHUNKED_WRONG = '''import torch
+import torch.nn as nn
+
+CHUNK = 256
+
+
+class Model(nn.Module):
+    """Softmax over chunks of a row, so that each chunk stays in cache."""
+
+    def __init__(self, rows: int, cols: int):
+        super().__init__()
+        self.rows, self.cols = rows, cols
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        m = torch.full((x.shape[0], 1), -float("inf"), device=x.device, dtype=x.dtype)
+        s = torch.zeros((x.shape[0], 1), device=x.device, dtype=x.dtype)
+        for part in x.split(CHUNK, dim=-1):
+            m = torch.maximum(m, part.amax(dim=-1, keepdim=True))
+            s = s + (part - m).exp().sum(dim=-1, keepdim=True)
+        return (x - m).exp() / s
+''' + INTERFACE
+
+# Kimi: plain torch operations, then the same compiled where there is a GPU.
+TORCH_OPS = '''import torch
+import torch.nn as nn
+
+
+def row_softmax(x: torch.Tensor) -> torch.Tensor:
+    e = (x - x.amax(dim=-1, keepdim=True)).exp()
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+class Model(nn.Module):
+    def __init__(self, rows: int, cols: int):
+        super().__init__()
+        self.rows, self.cols = rows, cols
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return row_softmax(x)
+''' + INTERFACE
+
+TORCH_IN_PLACE = (
+    "    e = (x - x.amax(dim=-1, keepdim=True)).exp()\n    return e / e.sum(dim=-1, keepdim=True)\n",
+    "    e = (x - x.amax(dim=-1, keepdim=True)).exp_()\n    return e.div_(e.sum(dim=-1, keepdim=True))\n",
+)
+TORCH_COMPILED = [
+    ("    e = (x - x.amax(dim=-1, keepdim=True)).exp_()\n    return e.div_(e.sum(dim=-1, keepdim=True))\n",
+     "    e = (x - x.amax(dim=-1, keepdim=True)).exp()\n    return e / e.sum(dim=-1, keepdim=True)\n\n\n"
+     "compiled = torch.compile(row_softmax, dynamic=False)\n"),
+    ("        return row_softmax(x)\n", "        return compiled(x) if x.is_cuda else row_softmax(x)\n"),
+]
+
+# Gemini: grid over blocks of rows, then the plain one-row kernel.
+GEMINI_FIRST = TRITON.replace('"""Row softmax in Triton: one program per row, the whole row in registers."""\n', "").replace("triton.next_power_of_2(cols)", "triton.next_pow2(cols)")
+GEMINI_SECOND = GEMINI_FIRST.replace("triton.next_pow2(cols)", "triton.next_power_of_2(cols)")
+
+# Codex, native log: autotuned over warps.
+AUTOTUNE = (
+    "@triton.jit\ndef _row_softmax",
+    "@triton.autotune(configs=[triton.Config({}, num_warps=w) for w in (2, 4, 8, 16, 32)], key=[\"cols\"])\n@triton.jit\ndef _row_softmax",
+)
+STREAMING = (
+    "    tl.store(y_ptr + row * cols + offs, y, mask=mask)\n",
+    "    tl.store(y_ptr + row * cols + offs, y, mask=mask, cache_modifier=\".cs\")\n",
+)

@@ -125,7 +125,8 @@ class Converted(Story):
         run_id: The file's stem.
         model: As the records name it.
         cwd: Working directory.
-        usage: ``"claude"`` repeats real-looking usage over a response's records, ``"zero"`` writes zeros, None writes none.
+        usage: ``"claude"`` repeats usage with cache figures over a response's records, ``"whole_prompt"`` logs the prompt as input
+            and no output, ``"zero"`` writes zeros, None writes none.
         call_prefix: ``toolu_`` for routes through Claude Code, else ``call_``.
         title: Model name in the title records, where it differs.
     """
@@ -185,6 +186,13 @@ class Converted(Story):
             for ours, theirs in (("input", "input_tokens"), ("cache_read", "cache_read_input_tokens"),
                                  ("cache_write", "cache_creation_input_tokens"), ("output", "output_tokens")):
                 merged[ours] = merged.get(ours, 0) + self.usage[theirs]
+        elif self.usage_kind == "whole_prompt":
+            self.usage = {"input_tokens": self.prompt_tokens + write, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+            merged = self.truth.usage
+            merged["basis"] = "deduplicated"
+            merged["responses"] += 1
+            merged["input"] = merged.get("input", 0) + self.usage["input_tokens"]
+            merged |= {"cache_read": 0, "cache_write": 0, "output": 0}
         elif self.usage_kind == "zero":
             self.usage = {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
         self.prompt_tokens += write
