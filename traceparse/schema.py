@@ -378,7 +378,8 @@ log_path: str? output of the child process
 
 BOARDS = _table("boards", "one row per published cell", "bench gpu run_id", """
 bench: str hard, mega or cuda
-gpu: str key of the GPU
+gpu: str? key of the board's GPU; null for a run that was only audited, on a GPU not stated
+measured_gpu: str? key of the GPU the audit says it was measured on, where that is stated
 problem: str canonical problem name
 problem_as_named: str as published
 model: str the model's published name
@@ -391,15 +392,16 @@ metric: str peak_fraction or speedup
 correct: bool? published outcome of the check
 verdict: str? verdict of the board's owner
 failure_reason: str? published reason of a failure
-output_tokens: i64? as published
-tokens_plausible: bool? the run was not stopped at its limit, so output_tokens may be a total
+output_tokens: i64? as the run's own result states it
+tokens_plausible: bool? output_tokens may be a total: the run was not stopped at its limit and the figure is no placeholder
 elapsed_s: f64? wall time of the session
+elapsed_basis: str? agent (the session alone) or published (on Hard with the final check and benchmark)
 lock_wait_s: f64? time spent waiting for the GPU lock
 framework: str? published label, mapped
 deck_generation: str? rules in force at the run's date
 shape_ms: floats? published time of each shape
-shape_fraction: floats? published fraction of each shape
-source: str which published file the cell comes from
+shape_fraction: floats? published fraction of each shape, on the peaks of score; for a speedup the one of each context
+source: str published files that know the run, joined by +
 """)
 
 TABLES: dict[str, Table] = {table.name: table for table in (
