@@ -15,7 +15,28 @@ from traceparse.formats.log import Head, Log, head
 from traceparse.model import Trace
 from traceparse.sources import Member
 
-MODULES = ("claude_code",)
+MODULES = (
+    "claude_code",
+    "claude_stream",
+    "codex_rollout",
+    "codex_exec",
+    "opencode_export",
+    "opencode_events",
+    "opencode_store",
+    "gemini_stream",
+    "gemini_chat",
+    "cursor_stream",
+    "cursor_transcript",
+    "droid_stream",
+    "droid_session",
+    "kimi_print",
+    "kimi_wire",
+    "kimi_code",
+    "grok_session",
+    "grok_updates",
+    "grok_stream",
+    "pi",
+)
 """Reader modules in the order in which `traceparse formats` lists them."""
 
 _SUFFIXES = (".gz", ".zst")
@@ -70,7 +91,7 @@ def by_name(name: str) -> Reader:
         UsageError: There is none.
     """
     for reader in readers():
-        if reader.NAME == name:
+        if name == reader.NAME:
             return reader
     raise UsageError(f"no format named {name!r}", expected="one of " + ", ".join(r.NAME for r in readers()))
 

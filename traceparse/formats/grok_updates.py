@@ -1,0 +1,196 @@
+"""Grok's `updates.jsonl`: the session's updates with the only clock and the only usage; a log of its own, or a join.
+
+Usage is per turn, the last record of a `prompt_id`; turns are added up. A fork stamps the copied lines anew, but keeps
+``_meta.agentTimestampMs``, so that is the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from traceparse.formats import Knows
+from traceparse.formats.log import Head, Line, Log
+from traceparse.formats.loose import (
+    add,
+    answer_blocks,
+    content_blocks,
+    convert,
+    count,
+    instant,
+    json_text,
+    lasted,
+    mapping,
+    number,
+    raw_text,
+    sequence,
+    string,
+    sum_usage,
+    use_block,
+)
+from traceparse.model import MAIN, Block, Event, Trace, Usage
+
+NAME = "grok-updates"
+TITLE = "Grok session updates without their chat_history (updates.jsonl)"
+KNOWS = Knows(
+    clock="real, in milliseconds, per update",
+    usage="per turn of the user, last record of each prompt id (from field notes: no real file at hand)",
+    reasoning="counted, as a part of the output",
+    subagents="not shown",
+)
+
+_CHUNKS = {"agent_message_chunk": "text", "agent_thought_chunk": "thinking", "user_message_chunk": "text"}
+_TICKS_PER_USD = 1e10
+
+
+class Row(msgspec.Struct):
+    """One update."""
+
+    timestamp: Any = None
+    method: Any = None
+    params: Any = None
+
+
+DECODER = msgspec.json.Decoder(Row)
+
+
+def sniff(head: Head) -> bool:
+    """A wrapped update with its kind in `sessionUpdate`."""
+    return any("sessionUpdate" in mapping(mapping(r.get("params")).get("update")) for r in head.objects)
+
+
+def turn_usage(value: Any) -> Usage | None:
+    """Usage of one turn: the input includes the cached tokens, and the output the reasoning (OpenAI's convention)."""
+    value = mapping(value)
+    prompt, output = count(value.get("inputTokens")), count(value.get("outputTokens"))
+    read, write = count(value.get("cachedReadTokens")), count(value.get("cacheCreationTokens"))
+    reasoning = count(value.get("reasoningTokens"))
+    if add(prompt, output, read, write) is None:
+        return None
+    cached = add(read, write) or 0
+    uncached = prompt - cached if prompt is not None and prompt >= cached else prompt
+    apart = reasoning is not None and (output is None or reasoning > output)
+    return Usage(uncached, read, write, None, add(output, reasoning) if apart else output, reasoning)
+
+
+class Updates:
+    """What the updates of a session say beside its content: times and outcomes of tool calls, usage and cost of turns."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, tuple[Usage | None, float | None]] = {}
+        self.began: dict[str, datetime] = {}
+        self.ended: dict[str, tuple[datetime | None, bool]] = {}
+        self.session: str | None = None
+
+    def note(self, line: Line, row: Row) -> tuple[dict[str, Any], datetime | None]:
+        """Take in one update; its body and its time."""
+        params = mapping(row.params)
+        update, meta = mapping(params.get("update")), mapping(params.get("_meta"))
+        at = instant(meta.get("agentTimestampMs")) or instant(row.timestamp)
+        self.session = self.session or string(params.get("sessionId"))
+        kind, call_id = update.get("sessionUpdate"), string(update.get("toolCallId"))
+        if kind == "turn_completed":
+            key = string(update.get("prompt_id")) or string(meta.get("promptId")) or f"record {line.record}"
+            usage = mapping(update.get("usage"))
+            ticks = number(usage.get("costUsdTicks"))
+            self.turns[key] = turn_usage(usage), None if ticks is None else ticks / _TICKS_PER_USD
+        elif kind in ("tool_call", "tool_call_update") and call_id:
+            if at is not None:
+                self.began.setdefault(call_id, at)
+            if update.get("status") in ("completed", "failed"):
+                self.ended[call_id] = at, update["status"] == "failed"
+        return update, at
+
+    @property
+    def usage(self) -> Usage | None:
+        """All turns added up."""
+        return sum_usage(usage for usage, _ in self.turns.values() if usage is not None)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The log's own cost of all turns."""
+        costs = [cost for _, cost in self.turns.values() if cost is not None]
+        return sum(costs) if costs else None
+
+    def answer_times(self, call_id: str | None) -> tuple[datetime | None, float | None, bool | None]:
+        """When a call was answered, after how many seconds, and whether it failed."""
+        if call_id is None or call_id not in self.ended:
+            return None, None, None
+        at, failed = self.ended[call_id]
+        return at, lasted(self.began.get(call_id), at), failed
+
+
+def joined(log: Log, updates: Updates, file: int, agent: str = MAIN) -> Iterator[Event]:
+    """Take in an `updates.jsonl` whose content another file holds: only ends of turns give events, the rest is noted."""
+
+    def to(line: Line, row: Row) -> Iterator[Event]:
+        update, at = updates.note(line, row)
+        if update.get("sessionUpdate") == "turn_completed":
+            yield Event(line.record, "system", [Block("meta", raw_text(line))], file, agent, at)
+        else:
+            log.skip(line, "joined", "by_design", file=file)
+
+    return convert(log, DECODER, to, file)
+
+
+class _Reading:
+    """The content of updates that stand alone: chunks of one kind in a row are one event."""
+
+    def __init__(self, log: Log):
+        self.log, self.updates = log, Updates()
+        self.open: tuple[str, Event] | None = None
+
+    def events(self, line: Line, row: Row) -> Iterator[Event]:
+        update, at = self.updates.note(line, row)
+        kind, call_id = string(update.get("sessionUpdate")) or "", string(update.get("toolCallId"))
+        event = Event(line.record, "system", [], timestamp=at)
+        if kind in _CHUNKS:
+            text = mapping(update.get("content")).get("text")
+            if self.open is not None and self.open[0] == kind and isinstance(text, str):
+                self.open[1].blocks[0].text += text
+                self.log.skip(line, "joined", "by_design")
+                return
+            event.role = "user" if kind.startswith("user") else "assistant"
+            is_thought = _CHUNKS[kind] == "thinking" and isinstance(text, str)
+            event.blocks = [Block("thinking", text)] if is_thought else content_blocks(update.get("content"))  # type: ignore[arg-type]
+            self.open = (kind, event) if isinstance(text, str) else None
+        else:
+            self.open = None
+        if kind == "tool_call":
+            event.role = "assistant"
+            event.blocks = [use_block(call_id, update.get("title") or update.get("kind"), update.get("rawInput"))]
+        elif kind == "tool_call_update" and update.get("status") in ("completed", "failed"):
+            event.role = "tool"
+            _, seconds, failed = self.updates.answer_times(call_id)
+            event.blocks = answer_blocks(call_id, _output(update), is_error=failed, duration_s=seconds)
+        event.blocks = event.blocks or [Block("meta", raw_text(line))]
+        yield event
+
+
+def _output(update: dict[str, Any]) -> Any:
+    parts = [mapping(part).get("content", part) for part in sequence(update.get("content"))]
+    if parts or update.get("rawOutput") is None:
+        return parts
+    raw = update["rawOutput"]
+    return raw if isinstance(raw, str) else json_text(raw)
+
+
+def read(log: Log) -> Iterable[Trace]:
+    """Read updates without their chat history as one trace."""
+    reading = _Reading(log)
+    events = list(convert(log, DECODER, reading.events))
+    yield Trace(
+        format=NAME,
+        events=events,
+        skipped=log.skipped,
+        n_records=log.n_records,
+        files=log.files,
+        turn_basis="adjacency",
+        real_clock=any(event.timestamp for event in events),
+        totals=reading.updates.usage,
+        session_id=reading.updates.session,
+        cost_usd=reading.updates.cost_usd,
+    )

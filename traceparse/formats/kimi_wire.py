@@ -1,0 +1,280 @@
+"""Kimi CLI's `wire.jsonl`, first generation: the events of a session as ``{timestamp, message: {type, payload}}``.
+
+The session's `context.jsonl` repeats the conversation without a clock: where the wire file holds the content, its lines
+stand in `skipped` as ``twin``; where it holds none, the content is read from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from traceparse.formats import Group, Knows, kimi_print
+from traceparse.formats.loose import (
+    add,
+    answer_blocks,
+    content_blocks,
+    convert,
+    count,
+    instant,
+    lasted,
+    mapping,
+    raw_text,
+    string,
+    unknown,
+    use_block,
+)
+from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from traceparse.formats.log import Head, Line, Log
+
+NAME = "kimi-wire"
+TITLE = "Kimi CLI session (~/.kimi/sessions/*/*/wire.jsonl with context.jsonl and subagents/)"
+KNOWS = Knows(
+    clock="real, per event",
+    usage="per step, once per message id; some versions wrote none (from field notes: the real file has no payloads)",
+    reasoning="in the output, not counted apart; as text",
+    subagents="own wire files, mirrored in the parent's; counted once",
+)
+
+_SIDE_TYPES = {
+    "TurnEnd", "StepBegin", "StepInterrupted", "StepRetry", "CompactionEnd", "ApprovalRequest", "ApprovalResponse",
+    "ApprovalRequestResolved", "QuestionRequest", "QuestionResponse", "ToolCallRequest", "HookTriggered", "HookResolved",
+    "HookRequest", "MCPLoadingBegin", "MCPLoadingEnd", "BtwBegin", "BtwEnd", "PlanDisplay", "Notification",
+}  # fmt: skip
+_CONTENT_TYPES = {
+    "TurnBegin",
+    "SteerInput",
+    "ContentPart",
+    "TextPart",
+    "ThinkPart",
+    "ToolCall",
+    "ToolCallPart",
+    "ToolResult",
+}
+_TYPES = _SIDE_TYPES | _CONTENT_TYPES | {"StatusUpdate", "CompactionBegin", "SubagentEvent"}
+_CHILD = re.compile(r"(?P<session>.+)/subagents/(?P<agent>[^/]+)/wire\.jsonl(?:\.gz|\.zst)?$")
+_SESSION_FILES = ("wire.jsonl", "context.jsonl", "state.json")
+
+
+class _Row(msgspec.Struct):
+    timestamp: Any = None
+    type: Any = None
+    message: Any = None
+    protocol_version: Any = None
+
+
+_DECODER = msgspec.json.Decoder(_Row)
+
+
+def gather(paths: list[str]) -> list[Group]:
+    """Join a session folder's `wire.jsonl`, `context.jsonl` and `state.json` with its subagents' wire files."""
+    folders: dict[str, dict[str, str]] = defaultdict(dict)
+    children: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if found := _CHILD.match(path):
+            children[found["session"]].append(path)
+        elif (
+            plain := name.removesuffix(".gz").removesuffix(".zst")
+        ) in _SESSION_FILES and "/agents/" not in f"/{path}":
+            folders[folder][plain] = path
+    groups: list[Group] = []
+    for folder, files in folders.items():
+        ordered = [files[name] for name in _SESSION_FILES if name in files] + children[folder]
+        if len(ordered) > 1 and ("wire.jsonl" in files or "context.jsonl" in files):
+            groups.append(Group(folder or "session", tuple(ordered)))
+    return groups
+
+
+def sniff(head: Head) -> bool:
+    """A wrapped event whose type Kimi knows."""
+    return any(
+        "timestamp" in record
+        and mapping(record.get("message")).get("type") in _TYPES
+        and "role" not in record["message"]
+        for record in head.objects
+    )
+
+
+class _Agent:
+    """Where one agent stands: its turn and step, and its calls that are still open."""
+
+    def __init__(self) -> None:
+        self.turn = self.step = 0
+        self.calls: dict[str, Event] = {}
+        self.last_call: Event | None = None
+        self.arguments = ""
+
+
+class _Reading:
+    """What one pass over the files of a session carries from line to line."""
+
+    def __init__(self, log: Log):
+        self.log = log
+        self.own_files = {found["agent"] for member in log.members if (found := _CHILD.match(member.path))}
+        self.states: dict[str, _Agent] = defaultdict(_Agent)
+        self.agents: dict[str, Agent] = {}
+        self.usage_of: dict[tuple[str, str], Event] = {}
+        self.version: str | None = None
+
+    def wire(self, file: int, agent: str) -> Iterator[Event]:
+        """The events of one wire file."""
+        return convert(self.log, _DECODER, lambda line, row: self._line(line, row, file, agent), file)
+
+    def _line(self, line: Line, row: _Row, file: int, agent: str) -> Iterator[Event]:
+        if row.message is None and row.type in ("metadata", "hello"):
+            self.version = string(row.protocol_version) or self.version
+            yield Event(line.record, "system", [Block("meta", raw_text(line))], file, agent)
+            return
+        message = mapping(row.message)
+        event = Event(line.record, "system", [], file, agent, instant(row.timestamp))
+        yield from self._message(line, message, event)
+
+    def _message(self, line: Line, message: dict[str, Any], event: Event) -> Iterator[Event]:
+        kind, payload = message.get("type"), mapping(message.get("payload"))
+        if kind == "SubagentEvent":
+            yield from self._mirror(line, payload, event)
+            return
+        state = self.states[event.agent + ("/mirror" if event.replay else "")]
+        if kind == "ToolCallPart" and state.last_call is not None and isinstance(payload.get("arguments_part"), str):
+            self._extend(state, payload["arguments_part"])
+            self.log.skip(line, "joined", "by_design", file=event.file)
+            return
+        if kind in ("TurnBegin", "SteerInput"):
+            state.turn, state.step = state.turn + (kind == "TurnBegin"), 0 if kind == "TurnBegin" else state.step
+            event.role, event.blocks = "user", content_blocks(payload.get("user_input"))
+        elif kind == "StepBegin":
+            state.step += 1
+        elif kind in ("ContentPart", "TextPart", "ThinkPart"):
+            event.blocks = content_blocks([payload]) if payload else []
+            self._assistant(event, state)
+        elif kind == "ToolCall":
+            self._call(event, state, payload)
+        elif kind == "ToolResult":
+            self._result(event, state, payload)
+        elif kind == "StatusUpdate":
+            self._status(event, state, payload)
+        elif kind == "CompactionBegin":
+            event.blocks = [Block("compaction", raw_text(line))]
+        elif kind not in _SIDE_TYPES:
+            event = unknown(self.log, line, file=event.file, agent=event.agent, timestamp=event.timestamp)
+        event.blocks = event.blocks or [Block("meta", raw_text(line))]
+        yield event
+
+    def _mirror(self, line: Line, payload: dict[str, Any], event: Event) -> Iterator[Event]:
+        """A subagent's event in its parent's file: counted only where the subagent has no file of its own."""
+        call_id = string(payload.get("parent_tool_call_id")) or string(payload.get("task_tool_call_id"))
+        parent, agent = event.agent, string(payload.get("agent_id")) or call_id
+        if agent is None or agent == parent:
+            event.blocks = [Block("meta", raw_text(line))]
+            yield event
+            return
+        self.agents[agent] = Agent(agent, parent, call_id)
+        event.agent, event.replay = agent, event.replay or agent in self.own_files
+        yield from self._message(line, mapping(payload.get("event")), event)
+
+    @staticmethod
+    def _assistant(event: Event, state: _Agent) -> None:
+        event.role, event.response = "assistant", f"turn {state.turn} step {state.step}"
+
+    def _call(self, event: Event, state: _Agent, payload: dict[str, Any]) -> None:
+        function = mapping(payload.get("function"))
+        self._assistant(event, state)
+        if not payload:
+            return
+        arguments = function.get("arguments")
+        event.blocks = [use_block(payload.get("id"), function.get("name"), arguments)]
+        state.last_call, state.arguments = event, arguments if isinstance(arguments, str) else ""
+        if call_id := string(payload.get("id")):
+            state.calls[call_id] = event
+
+    @staticmethod
+    def _extend(state: _Agent, more: str) -> None:
+        """Arguments that are streamed in pieces belong to the call announced last."""
+        call = state.last_call.blocks[0].call if state.last_call else None
+        state.arguments += more
+        if state.last_call is not None and call is not None:
+            state.last_call.blocks[0] = use_block(call.call_id, call.name, state.arguments)
+
+    @staticmethod
+    def _result(event: Event, state: _Agent, payload: dict[str, Any]) -> None:
+        call_id = string(payload.get("tool_call_id"))
+        value = mapping(payload.get("return_value")) or mapping(payload.get("result"))
+        event.role = "tool"
+        if not payload:
+            return
+        output, note = value.get("output"), string(value.get("message"))
+        is_error = value["is_error"] if isinstance(value.get("is_error"), bool) else None
+        if note and (is_error or not output):
+            output = [*output, note] if isinstance(output, list) else f"{output}\n{note}" if output else note
+        call = state.calls.pop(call_id, None) if call_id else None
+        duration = lasted(call.timestamp, event.timestamp) if call else None
+        event.blocks = answer_blocks(call_id, output, is_error=is_error, duration_s=duration)
+
+    def _status(self, event: Event, state: _Agent, payload: dict[str, Any]) -> None:
+        """A status may be repeated: its usage counts once per message id, the last one said."""
+        usage = wire_usage(payload.get("token_usage"))
+        if usage is None:
+            return
+        self._assistant(event, state)
+        event.usage, event.final = usage, True
+        if key := string(payload.get("message_id")):
+            earlier = self.usage_of.get((event.agent, key))
+            if earlier is not None and earlier.replay == event.replay:
+                earlier.usage, earlier.role, earlier.response = None, "system", None
+            self.usage_of[event.agent, key] = event
+
+
+def wire_usage(value: Any) -> Usage | None:
+    """Usage from a `token_usage`; its buckets are disjoint, and the output includes the reasoning."""
+    value = mapping(value)
+    other, output = count(value.get("input_other")), count(value.get("output"))
+    read, write = count(value.get("input_cache_read")), count(value.get("input_cache_creation"))
+    return None if add(other, output, read, write) is None else Usage(other, read, write, None, output)
+
+
+def read(log: Log) -> Iterable[Trace]:
+    """Read a session with its subagents as one trace."""
+    reading = _Reading(log)
+    names = [member.path.removesuffix(".gz").removesuffix(".zst").rpartition("/")[2] for member in log.members]
+    events: list[Event] = []
+    state: dict[str, Any] = {}
+    for file, member in enumerate(log.members):
+        if found := _CHILD.match(member.path):
+            reading.agents.setdefault(found["agent"], Agent(found["agent"], MAIN))
+            events += reading.wire(file, found["agent"])
+        elif file == 0:
+            events += reading.wire(file, MAIN)
+        elif names[file] == "state.json":
+            state = mapping(log.document(file))
+        elif any(event.role == "assistant" and event.blocks[0].kind != "meta" for event in events):
+            for line in log.lines(file):
+                log.skip(line, "twin", "by_design", file=file)
+        else:
+            events += _context(log, file)
+    yield Trace(
+        format=NAME,
+        events=events,
+        skipped=log.skipped,
+        n_records=log.n_records,
+        files=log.files,
+        turn_basis="message_id",
+        real_clock=any(event.timestamp for event in events),
+        format_version=reading.version,
+        cwd=string(state.get("workDir")) or string(state.get("work_dir")),
+        agents=reading.agents,
+        n_compactions=sum(block.kind == "compaction" for e in events if not e.replay for block in e.blocks),
+    )
+
+
+def _context(log: Log, file: int) -> Iterator[Event]:
+    return convert(
+        log, kimi_print.DECODER, lambda line, row: kimi_print.message_events(log, line, row, file=file), file
+    )

@@ -1,0 +1,217 @@
+"""Loosely typed values of JSON logs as the normal form wants them: counts, instants, blocks. Never raises on odd input.
+
+Harnesses change the types of minor fields between versions, and one odd field must not cost a record. So the readers of
+the smaller formats decode such fields as any JSON and pass them through here. Knows no format and reads no files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from traceparse.formats.blocks import cut_marked, flatten, tool_call
+from traceparse.formats.log import Line, Log
+from traceparse.model import Block, Event, ToolResult, Trace, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_S, _LAST_S = 946_684_800.0, 4_102_444_800.0  # the years 2000 and 2100: outside, a number is no time of a log
+_MS_FROM = 1e11  # as seconds the year 5138, as milliseconds 1973
+_COUNT_MAX = (1 << 63) - 1
+_LOST = ("unexpected_shape", "too_deep", "orphan")
+_TEXT_TYPES = (None, "text", "input_text", "output_text")
+
+
+def string(value: Any) -> str | None:
+    """The value if it is a string that says something."""
+    return value if isinstance(value, str) and value else None
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def count(value: Any) -> int | None:
+    """A number of tokens or the like: a whole number from zero up that a 64-bit column holds, else None."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _COUNT_MAX else None
+
+
+def whole(value: Any) -> int | None:
+    """An exit status or the like: a whole number of either sign that a 64-bit column holds, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _COUNT_MAX else None
+
+
+def number(value: Any) -> float | None:
+    """A finite number, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        result = float(value)
+    except OverflowError:
+        return None
+    return result if math.isfinite(result) else None
+
+
+def add(*values: int | None) -> int | None:
+    """The sum of the known counts; None where none is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def sum_usage(usages: Iterable[Usage]) -> Usage | None:
+    """Field by field, unknown parts left out; None where there is nothing to add."""
+    rows = list(usages)
+    fields = (add(*(getattr(row, field) for row in rows)) for field in Usage.__struct_fields__)
+    return Usage(*fields) if rows else None
+
+
+def as_lower_bound(trace: Trace) -> None:
+    """Mark the sum over a trace's responses as a lower bound of the run: part of it is known to be missing from the log."""
+    live = (event.usage for event in trace.events if event.usage is not None and not event.replay)
+    trace.totals, trace.totals_final = sum_usage(live), False
+
+
+def instant(value: Any) -> datetime | None:
+    """A time as UTC: ISO text that names its zone, or seconds or milliseconds since 1970; else None."""
+    if isinstance(value, str):
+        try:
+            time = datetime.fromisoformat(value)
+            return time.astimezone(UTC) if time.tzinfo else None
+        except (ValueError, OverflowError):
+            return None
+    seconds = number(value)
+    if seconds is None:
+        return None
+    if abs(seconds) >= _MS_FROM:
+        return _EPOCH + timedelta(milliseconds=seconds) if _FIRST_S <= seconds / 1e3 <= _LAST_S else None
+    return _EPOCH + timedelta(seconds=seconds) if _FIRST_S <= seconds <= _LAST_S else None
+
+
+def lasted(start: datetime | None, end: datetime | None) -> float | None:
+    """Seconds between two times; None where one is unknown or they run backwards."""
+    return (end - start).total_seconds() if start and end and end >= start else None
+
+
+def json_text(value: Any) -> str:
+    """The value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def raw_text(line: Line) -> str:
+    """A record as it stands, for a `meta` block."""
+    return line.data.decode("utf-8", "replace")
+
+
+def text_block(value: Any) -> Block:
+    """A block of text for a reader; a value that is no string is kept as JSON."""
+    text = value if isinstance(value, str) else json_text(value)
+    return Block("text", text, cut_marked(text))
+
+
+def thinking_block(value: Any) -> Block:
+    """A block of reasoning; empty where the provider withholds it."""
+    text = value if isinstance(value, str) else ""
+    return Block("thinking", text, cut_marked(text))
+
+
+def image_block(value: Any) -> Block:
+    """An image: the hash of its part as logged stands for it."""
+    return _image(msgspec.json.encode(value))
+
+
+def _image(data: bytes) -> Block:
+    return Block("image", f"sha256:{hashlib.sha256(data).hexdigest()}")
+
+
+def content_blocks(content: Any) -> list[Block]:
+    """The blocks of a message's content: a string, or strings and typed parts; unknown parts become `meta`."""
+    if content is None:
+        return []
+    blocks: list[Block] = []
+    for part in content if isinstance(content, list) else [content]:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(part, str):
+            blocks.append(text_block(part))
+        elif (
+            isinstance(part, dict)
+            and kind in (None, "text", "input_text", "output_text")
+            and isinstance(part.get("text"), str)
+        ):
+            blocks.append(text_block(part["text"]))
+        elif isinstance(part, dict) and kind in ("thinking", "redacted_thinking", "think", "reasoning"):
+            blocks.append(thinking_block(part.get("thinking") or part.get("think") or part.get("text")))
+        elif kind in ("image", "image_url", "input_image"):
+            blocks.append(image_block(part))
+        else:
+            blocks.append(Block("meta", json_text(part)))
+    return blocks
+
+
+def use_block(call_id: Any, name: Any, arguments: Any) -> Block:
+    """A tool call; `arguments` are JSON text or any JSON value."""
+    data = arguments if isinstance(arguments, str) else msgspec.json.encode({} if arguments is None else arguments)
+    call = tool_call(string(call_id), name if isinstance(name, str) else "", data)
+    return Block("tool_use", call.input_json, cut_marked(call.input_json), call=call)
+
+
+def answer_blocks(
+    call_id: Any,
+    content: Any,
+    *,
+    is_error: bool | None = None,
+    exit_code: int | None = None,
+    duration_s: float | None = None,
+    truncated: bool = False,
+) -> list[Block]:
+    """A tool result of any shape: one block with its text, and one for each image in it."""
+    text, images = flatten(content)
+    result = ToolResult(string(call_id), is_error, exit_code, duration_s)
+    blocks = [Block("tool_result", text, truncated or cut_marked(text), result=result)]
+    return [*blocks, *map(_image, images)]
+
+
+def convert(
+    log: Log, decoder: msgspec.json.Decoder[T], to: Callable[[Line, T], Iterable[Event]], file: int = 0
+) -> Iterator[Event]:
+    """Run every record of a file through `to`; one nested too deeply to be written out again is skipped."""
+    for line, record in log.decode(decoder, file):
+        try:
+            yield from list(to(line, record))
+        except RecursionError:
+            log.skip(line, "too_deep", "dropped", file=file)
+
+
+def unknown(log: Log, line: Line, *, file: int = 0, **fields: Any) -> Event:
+    """An event for a record of an unknown type: its text is kept, and `skipped` names it."""
+    log.skip(line, "unknown_type", "repaired", file=file)
+    return Event(line.record, "system", [Block("meta", raw_text(line))], file=file, **fields)
+
+
+def skip_record(log: Log, record: int, value: Any, reason: str, *, file: int = 0) -> None:
+    """Note a piece of a document (a message, a row) that gave no block or was only partly understood.
+
+    Raises:
+        FormatError: The log is read strictly and the reason is ``unexpected_shape``.
+    """
+    try:
+        data = msgspec.json.encode(value)
+    except RecursionError:
+        data, reason = b"", "too_deep"
+    kind = "dropped" if reason in _LOST else "by_design"
+    log.skip(Line(record, 0, data, True), reason, kind, file=file)  # type: ignore[arg-type]

@@ -1,0 +1,131 @@
+"""OpenCode's ``run --format json``: one JSON event per line, a part of the session in each. Sees the parent session only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from traceparse.formats import Knows
+from traceparse.formats.loose import as_lower_bound, convert, instant, mapping, raw_text, string, unknown
+from traceparse.formats.opencode_parts import (
+    cost_of,
+    exhausted,
+    part_blocks,
+    started_sessions,
+    step_usage,
+    tool_blocks,
+)
+from traceparse.model import MAIN, Agent, Block, Event, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from traceparse.formats.log import Head, Line, Log
+
+NAME = "opencode-events"
+TITLE = "OpenCode event stream (opencode run --format json)"
+KNOWS = Knows(
+    clock="real, in milliseconds, per event and tool",
+    usage="per step, disjoint buckets checked against the total; cost per step (from field notes: no real file at hand)",
+    reasoning="counted apart and added to the output; as text with --thinking",
+    subagents="named by the calls that start them; their events are absent, so totals are then lower bounds",
+)
+
+_TYPES = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
+
+
+class _Row(msgspec.Struct, rename={"session": "sessionID"}):
+    type: Any = None
+    timestamp: Any = None
+    session: Any = None
+    part: Any = None
+    error: Any = None
+
+
+_DECODER = msgspec.json.Decoder(_Row)
+
+
+def sniff(head: Head) -> bool:
+    """An event type of OpenCode with `sessionID` beside a part (or an error)."""
+    return any(
+        record.get("type") in _TYPES
+        and isinstance(record.get("sessionID"), str)
+        and ("part" in record or "error" in record)
+        for record in head.objects
+    )
+
+
+class _Reading:
+    """What one pass over the events carries from line to line."""
+
+    def __init__(self, log: Log):
+        self.log = log
+        self.parts: list[dict[str, Any]] = []
+        self.session: str | None = None
+        self.step = 0
+        self.message: str | None = None
+        self.open = False
+
+    def events(self, line: Line, row: _Row) -> Iterator[Event]:
+        self.session = self.session or string(row.session)
+        part, at = mapping(row.part), instant(row.timestamp)
+        if row.type == "error":
+            yield Event(line.record, "system", [Block("error", raw_text(line))], timestamp=at)
+            return
+        if row.type not in _TYPES or not part:
+            yield unknown(self.log, line, timestamp=at)
+            return
+        self.parts.append(part)
+        event = Event(line.record, "assistant", [], timestamp=at, response=self._response(row.type, part))
+        if row.type == "tool_use":
+            use, answer = tool_blocks(part)
+            time = mapping(mapping(part.get("state")).get("time"))
+            event.blocks, event.timestamp = [use], instant(time.get("start")) or at
+            yield event
+            if answer:
+                yield Event(line.record, "tool", answer, timestamp=instant(time.get("end")) or at)
+            return
+        if row.type == "step_finish":
+            event.usage, event.final = step_usage(part.get("tokens")), True
+            event.stop_reason = string(part.get("reason"))
+            event.blocks = [Block("error" if exhausted(part, event.usage) else "meta", raw_text(line))]
+        elif row.type == "step_start":
+            event.blocks = [Block("meta", raw_text(line))]
+        else:
+            event.blocks = part_blocks({"type": row.type, **part})
+        yield event
+
+    def _response(self, kind: str, part: dict[str, Any]) -> str:
+        """A step is a response; a second step of one message is a second response."""
+        message = string(part.get("messageID"))
+        if message != self.message:
+            self.step, self.message, self.open = 0, message, True
+        elif kind == "step_start" or not self.open:
+            self.step, self.open = self.step + 1, True
+        if kind == "step_finish":
+            self.open = False
+        name = self.message or "step"
+        return name if self.step == 0 else f"{name}#{self.step}"
+
+
+def read(log: Log) -> Iterable[Trace]:
+    """Read the stream as one trace."""
+    reading = _Reading(log)
+    events = list(convert(log, _DECODER, reading.events))
+    children = started_sessions(reading.parts)
+    trace = Trace(
+        format=NAME,
+        events=events,
+        skipped=log.skipped,
+        n_records=log.n_records,
+        files=log.files,
+        turn_basis="message_id",
+        real_clock=any(event.timestamp for event in events),
+        session_id=reading.session,
+        cost_usd=cost_of({**part, "type": str(part.get("type")).replace("_", "-")} for part in reading.parts),
+        agents={child: Agent(child, MAIN, call_id) for child, call_id in children.items()},
+    )
+    if children:
+        as_lower_bound(trace)
+    yield trace

@@ -1,0 +1,159 @@
+"""Pi's session files ``~/.pi/agent/sessions/**/*.jsonl``: one entry per line, usage and cost on each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from traceparse.formats import Knows
+from traceparse.formats.log import Head, Line, Log
+from traceparse.formats.loose import (
+    add,
+    answer_blocks,
+    content_blocks,
+    convert,
+    count,
+    instant,
+    mapping,
+    number,
+    raw_text,
+    sequence,
+    string,
+    thinking_block,
+    unknown,
+    use_block,
+)
+from traceparse.model import Block, Event, Trace, Usage
+
+NAME = "pi"
+TITLE = "Pi coding agent session (~/.pi/agent/sessions/**/*.jsonl)"
+KNOWS = Knows(
+    clock="real, in milliseconds, per entry",
+    usage="per answer, disjoint buckets; cost per answer",
+    reasoning="in the output, not counted apart; as text",
+    subagents="none; a branched session repeats its parent's entries",
+)
+
+_SIDE_TYPES = ("session", "model_change", "thinking_level_change", "label", "session_info", "custom", "custom_message",
+               "branch_summary")  # fmt: skip
+
+
+class _Row(msgspec.Struct, rename={"effort": "thinkingLevel"}):
+    type: Any = None
+    id: Any = None
+    timestamp: Any = None
+    cwd: Any = None
+    version: Any = None
+    effort: Any = None
+    message: Any = None
+    summary: Any = None
+
+
+_DECODER = msgspec.json.Decoder(_Row)
+
+
+def sniff(head: Head) -> bool:
+    """The entry that opens a session."""
+    return any(
+        record.get("type") == "session" and "id" in record and "cwd" in record and "timestamp" in record
+        for record in head.objects[:1]
+    )
+
+
+def answer_usage(message: dict[str, Any]) -> Usage | None:
+    """Usage of one answer; all zeros on one that failed or was stopped say that nothing is known."""
+    usage = mapping(message.get("usage"))
+    prompt, output = count(usage.get("input")), count(usage.get("output"))
+    read, write = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
+    total = add(prompt, output, read, write)
+    if total is None or (total == 0 and message.get("stopReason") in ("error", "aborted")):
+        return None
+    return Usage(prompt, read, write, None, output)
+
+
+class _Reading:
+    def __init__(self, log: Log):
+        self.log = log
+        self.start: _Row | None = None
+        self.effort: str | None = None
+        self.costs: list[float] = []
+        self.n_compactions = 0
+
+    def events(self, line: Line, row: _Row) -> Iterator[Event]:
+        event = Event(line.record, "system", [], timestamp=instant(row.timestamp))
+        message = mapping(row.message)
+        role = message.get("role")
+        self.effort = string(row.effort) or self.effort
+        if row.type == "message" and role == "user":
+            event.role, event.blocks = "user", content_blocks(message.get("content"))
+        elif row.type == "message" and role == "assistant":
+            self._assistant(event, message, string(row.id))
+        elif row.type == "message" and role == "toolResult":
+            self._result(event, message)
+        elif row.type == "compaction":
+            self.n_compactions += 1
+            event.blocks = [Block("compaction", row.summary if isinstance(row.summary, str) else raw_text(line))]
+        elif row.type == "session":
+            self.start = self.start or row
+        elif (
+            row.type not in _SIDE_TYPES and role != "bashExecution"
+        ):  # a command that the user ran: no turn of the agent's
+            event = unknown(self.log, line, timestamp=event.timestamp)
+        event.blocks = event.blocks or [Block("meta", raw_text(line))]
+        yield event
+
+    def _assistant(self, event: Event, message: dict[str, Any], key: str | None) -> None:
+        """An entry is an answer: old versions give it no id, so its line stands for one."""
+        event.role, event.response = "assistant", key or f"record {event.record}"
+        event.model, event.stop_reason = string(message.get("model")), string(message.get("stopReason"))
+        event.usage = answer_usage(message)
+        event.final = event.usage is not None
+        cost = number(mapping(mapping(message.get("usage")).get("cost")).get("total"))
+        if cost is not None:
+            self.costs.append(cost)
+        content = message.get("content")
+        for part in sequence(content) if isinstance(content, list) else [content]:
+            item = mapping(part)
+            if item.get("type") == "toolCall":
+                event.blocks.append(use_block(item.get("id"), item.get("name"), item.get("arguments")))
+            elif item.get("type") == "thinking":
+                event.blocks.append(thinking_block(item.get("thinking")))
+            else:
+                event.blocks += content_blocks([part] if part is not None else None)
+        if error := string(message.get("errorMessage")):
+            event.blocks.append(Block("error", error))
+
+    @staticmethod
+    def _result(event: Event, message: dict[str, Any]) -> None:
+        event.role = "tool"
+        flag = message.get("isError")
+        event.blocks = answer_blocks(
+            message.get("toolCallId"),
+            message.get("content"),
+            is_error=flag if isinstance(flag, bool) else None,
+            truncated=mapping(mapping(message.get("details")).get("truncation")).get("truncated") is True,
+        )
+
+
+def read(log: Log) -> Iterable[Trace]:
+    """Read a session as one trace."""
+    reading = _Reading(log)
+    events = list(convert(log, _DECODER, reading.events))
+    start = reading.start or _Row()
+    yield Trace(
+        format=NAME,
+        events=events,
+        skipped=log.skipped,
+        n_records=log.n_records,
+        files=log.files,
+        turn_basis="message_id",
+        real_clock=any(event.timestamp for event in events),
+        format_version=str(start.version) if isinstance(start.version, int) else string(start.version),
+        session_id=string(start.id),
+        cwd=string(start.cwd),
+        effort=reading.effort,
+        cost_usd=sum(reading.costs) if reading.costs else None,
+        n_compactions=reading.n_compactions,
+    )
