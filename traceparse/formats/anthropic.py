@@ -1,0 +1,90 @@
+"""Messages of Anthropic's API as Claude's logs embed them, and their blocks in our form. Knows no log's envelope."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from traceparse.formats.blocks import cut_marked
+from traceparse.formats.loose import answer_blocks, count, image_block, mapping, use_block
+from traceparse.model import Block, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SYNTHETIC_MODEL = "<synthetic>"
+"""The model of local error texts, which are no API response."""
+
+
+class Content(msgspec.Struct):
+    """One content block, of any type.
+
+    `input` and `content` are decoded at once, not kept raw: a raw value is skipped over without a look at its text, so
+    that a broken escape in it would show only where nobody can repair the record any more.
+    """
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    tool_use_id: str | None = None
+    content: Any = None
+    is_error: bool | None = None
+    source: Any = None
+
+
+class Message(msgspec.Struct):
+    """A message of either role."""
+
+    content: str | list[Content | str] | None = None
+    id: str | None = None
+    model: str | None = None
+    usage: Any = None
+    stop_reason: str | None = None
+
+    @property
+    def items(self) -> list[Content | str]:
+        """The content as a list, whichever way it is written."""
+        return [self.content] if isinstance(self.content, str) else self.content or []
+
+
+def usage_of(value: Any) -> Usage | None:
+    """A response's usage object in our form: its three input fields add up to the prompt. None where it is none."""
+    if not isinstance(value, dict):
+        return None
+    return Usage(
+        uncached_input=count(value.get("input_tokens")),
+        cache_read=count(value.get("cache_read_input_tokens")),
+        cache_write=count(value.get("cache_creation_input_tokens")),
+        cache_write_1h=count(mapping(value.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        output=count(value.get("output_tokens")),
+    )
+
+
+def assistant_blocks(message: Message) -> Iterator[Block]:
+    """The blocks of a model's message: text, thinking (empty where the provider withholds it), calls, results."""
+    for item in message.items:
+        if isinstance(item, str) or item.type == "text":
+            text = item if isinstance(item, str) else item.text or ""
+            yield Block("text", text, cut_marked(text))
+        elif item.type in ("thinking", "redacted_thinking"):
+            yield Block("thinking", item.thinking or "", cut_marked(item.thinking or ""))
+        elif item.type in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            yield use_block(item.id, item.name, item.input)
+        elif item.type.endswith("tool_result"):
+            yield from result_blocks(item)
+        else:
+            yield Block("meta", item.text or item.type)
+
+
+def result_blocks(item: Content) -> list[Block]:
+    """A tool's result as text, then its images by hash."""
+    return answer_blocks(item.tool_use_id, item.content, is_error=item.is_error)
+
+
+def image(item: Content) -> Block:
+    """An image of a prompt, by hash."""
+    return image_block(item.source)
