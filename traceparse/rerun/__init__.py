@@ -1,0 +1,10 @@
+"""Runs emitted kernels again on local GPUs, more strictly than the benchmark's own grader. Reads no traces.
+
+`rerun` is the entry; `traceparse.rerun.gates` says what is proved and what is not.
+"""
+
+from traceparse.rerun.outcome import Result, ShapeResult, write_rows
+from traceparse.rerun.schedule import Progress, Target, rerun
+from traceparse.rerun.worker import Limits
+
+__all__ = ["Limits", "Progress", "Result", "ShapeResult", "Target", "rerun", "write_rows"]

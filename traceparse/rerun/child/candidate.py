@@ -1,0 +1,358 @@
+"""The process that a stranger's kernel runs in: does what the judge asks over the private channel. Decides nothing.
+
+Everything in this process is within the candidate's reach, so nothing here is believed without a check from outside:
+outputs are compared by the judge, which alone holds the reference's; times are held against the judge's own clock.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from traceparse.rerun.child import meter
+from traceparse.rerun.child.cudart import CudaError, CudaRuntime
+from traceparse.rerun.child.landing import Landing
+from traceparse.rerun.child.problem import (
+    Recipe,
+    build_inputs,
+    build_model,
+    load_module,
+    outputs_of,
+    overwrite,
+)
+from traceparse.rerun.child.wire import Message, Wire, WireError
+
+_type = builtins.type  # a candidate can replace the built-in
+_POISON_BYTES = 2 << 30
+
+
+def switches() -> dict[str, str]:
+    """Process-wide settings that change numerics or timing and that a kernel has no business to change."""
+    cuda = torch.backends.cuda.matmul
+    found = {
+        "matmul.allow_tf32": cuda.allow_tf32,
+        "cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul.allow_bf16_reduced_precision_reduction": cuda.allow_bf16_reduced_precision_reduction,
+        "matmul.allow_fp16_reduced_precision_reduction": cuda.allow_fp16_reduced_precision_reduction,
+        "matmul.allow_fp16_accumulation": getattr(cuda, "allow_fp16_accumulation", None),
+        "default_dtype": torch.get_default_dtype(),
+        "grad_enabled": torch.is_grad_enabled(),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "anomaly_mode": torch.is_anomaly_enabled(),
+        "flush_denormal": bool((torch.tensor([1e-40]) * 0.5 == 0).item()),
+    }
+    return {name: str(value) for name, value in found.items()}
+
+
+def tools() -> dict[str, int]:
+    """Identities of the functions that graders measure and compare with."""
+    found: dict[str, Any] = {
+        "time.perf_counter": time.perf_counter,
+        "time.time": time.time,
+        "time.monotonic": time.monotonic,
+        "torch.cuda.Event": torch.cuda.Event,
+        "torch.cuda.Event.elapsed_time": torch.cuda.Event.elapsed_time,
+        "torch.cuda.Event.record": torch.cuda.Event.record,
+        "torch.cuda.synchronize": torch.cuda.synchronize,
+        "torch.allclose": torch.allclose,
+        "torch.equal": torch.equal,
+        "torch.isclose": torch.isclose,
+        "torch.randn": torch.randn,
+        "torch.Tensor.copy_": torch.Tensor.copy_,
+        "torch.Tensor.zero_": torch.Tensor.zero_,
+        "torch.Tensor.clone": torch.Tensor.clone,
+        "torch.empty": torch.empty,
+        "builtins.isinstance": builtins.isinstance,
+        "builtins.type": builtins.type,
+        "os._exit": os._exit,
+        "sys.exit": sys.exit,
+    }
+    return {name: id(value) for name, value in found.items()}
+
+
+class Candidate:
+    """State of the process between requests."""
+
+    def __init__(self, folder: Path, device: str, flush_bytes: int):
+        self.folder, self.device = folder, torch.device(device)
+        if self.device.type == "cuda":
+            torch.cuda.init()
+            torch.zeros(1, device=self.device)
+        self.runtime = CudaRuntime() if self.device.type == "cuda" else None
+        self.clock = meter.Clock(self.device, self.runtime, flush_bytes)
+        self.reference = load_module(folder / "reference.py", "reference")
+        self.before = (switches(), tools())
+        # Held here so that no object of the compared ids can be freed and its id reused.
+        self._pinned = (time.perf_counter, time.time, torch.cuda.Event, torch.cuda.synchronize)
+        self.solution: Any = None
+        self.model: Any = None
+        self.landing: Landing | None = None
+        self.shape: dict[str, Any] = {}
+        self.live: list[Any] = []
+        self.result: Any = None
+        self.kept: dict[int, Any] = {}
+
+    def hello(self, _: Message) -> Message:
+        """Versions and device, as this process sees them."""
+        cuda = self.device.type == "cuda"
+        properties = torch.cuda.get_device_properties(self.device) if cuda else None
+        return {
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "triton": _triton_version(),
+            "python": sys.version.split()[0],
+            "device": properties.name if properties else "CPU",
+            "l2_bytes": getattr(properties, "L2_cache_size", 0) if properties else 0,
+            "sm": f"sm_{properties.major}{properties.minor}" if properties else None,
+        }
+
+    def load(self, _: Message) -> Message:
+        """Import the solution."""
+        self.solution = load_module(self.folder / "solution.py", "solution")
+        if not hasattr(self.solution, "Model"):
+            raise AttributeError("solution.py defines no Model")
+        return {}
+
+    def open(self, message: Message) -> Message:
+        """Build the solution's model for one shape and give it the reference's weights."""
+        self.model = None
+        self.live, self.result, self.kept = [], None, {}
+        self.shape = message["shape"]
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        oracle = build_model(self.reference, self.reference, self.shape, int(message["seed"]), self.device)
+        weights = oracle.state_dict()
+        model = build_model(self.solution, self.reference, self.shape, int(message["seed"]), self.device)
+        try:
+            model.load_state_dict(weights, strict=True)
+        except RuntimeError as error:
+            return {"mismatch": str(error)[:2000]}
+        self.model = model
+        return {}
+
+    def land(self, message: Message) -> Message:
+        """Open the judge's landing strip."""
+        if self.landing is not None:
+            self.landing.close(owner=False)
+            self.landing = None
+        try:
+            self.landing = Landing.open(message["address"], self.runtime)
+        except CudaError as error:
+            return {"refused": str(error)}
+        return {}
+
+    def call(self, message: Message) -> Message:
+        """One call on inputs by a recipe; the outputs go to the landing strip.
+
+        ``mode`` ``fresh`` makes new tensors, ``overwrite`` puts the values into the tensors of the call before.
+        ``poison`` fills the allocator's free blocks with NaN, ``fill`` makes torch itself fill every uninitialised
+        tensor. ``repeat`` makes more calls on the same inputs, of which the last one lands.
+        """
+        recipe = Recipe.of(message["recipe"])
+        values = build_inputs(self.reference, self.shape, recipe, self.device)
+        versions: list[Any] = []
+        if message["mode"] == "overwrite" and self.live:
+            overwrite(self.live, values)
+            inputs = self.live
+        else:
+            self.live = []
+            inputs = self.live = [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+        versions = [(value.data_ptr(), value._version) if isinstance(value, torch.Tensor) else None for value in inputs]
+        self.result = None
+        if message["poison"]:
+            self._poison(message["sizes"])
+        with _filling(bool(message["fill"])), torch.no_grad():
+            for _ in range(int(message["repeat"])):
+                result = self.model(*inputs)
+        self.clock.synchronize()
+        self.result = result
+        touched = [
+            at
+            for at, (value, right, was) in enumerate(zip(inputs, values, versions, strict=True))
+            if isinstance(value, torch.Tensor) and (value.data_ptr() != was[0] or not _same_bits(value, right))
+        ]
+        return {**self._put(result), "inputs_changed": touched}
+
+    def time(self, message: Message) -> Message:
+        """Warm up, then time the calls: ``standard`` on one set of inputs, ``hardened`` on rotating sets with moving contents."""
+        count, limit_s = int(message["count"]), float(message["limit_s"])
+        recipes = [Recipe.of(entry) for entry in message["recipes"]]
+        base = [build_inputs(self.reference, self.shape, recipe, self.device) for recipe in recipes]
+        sets = [[value.clone() if isinstance(value, torch.Tensor) else value for value in values] for values in base]
+        call = self._call
+        self._unfilled()
+        notes = [meter.warm_up(self.clock, call, one, least=int(message["warmup"]), limit_s=limit_s) for one in sets]
+        standard = meter.series(self.clock, call, lambda _: sets[0], count, [], hardened=False, limit_s=limit_s)
+
+        def rotated(at: int) -> Sequence[Any]:
+            chosen = at % len(sets)
+            moved = Recipe(recipes[chosen].seed, recipes[chosen].shift + 1 + at)
+            overwrite(sets[chosen], build_inputs(self.reference, self.shape, moved, self.device))
+            return sets[chosen]
+
+        hardened = meter.series(
+            self.clock, call, rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
+        )
+        self.kept = hardened.pop("kept")
+        standard.pop("kept")
+        overwrite(sets[0], base[0])
+        report: Message = {"warmup": notes, "standard": standard, "hardened": hardened, "kept": sorted(self.kept)}
+        if self.runtime is not None and message["profile"]:
+            fixed = meter.profile(self.clock, call, lambda _: sets[0], int(message["profile"]))
+            report["profile"] = {
+                "fixed": fixed,
+                "rotated": meter.profile(self.clock, call, rotated, int(message["profile"])),
+            }
+        self.live = sets[0]
+        return report
+
+    def burst(self, message: Message) -> Message:
+        """Calls back to back, timed from outside by the judge."""
+        with torch.no_grad():
+            for _ in range(int(message["count"])):
+                self.model(*self.live)
+        self.clock.synchronize()
+        return {}
+
+    def fetch(self, message: Message) -> Message:
+        """Put a kept result of the timed series on the landing strip."""
+        return self._put(self.kept[int(message["at"])])
+
+    def state(self, _: Message) -> Message:
+        """What changed in this process since before the import, and in the problem's files."""
+        settings, functions = switches(), tools()
+        files = sorted(path for path in self.folder.glob("*") if path.is_file())
+        return {
+            "switches": {name: [was, settings[name]] for name, was in self.before[0].items() if settings[name] != was},
+            "patched": sorted(name for name, was in self.before[1].items() if functions[name] != was),
+            "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+        }
+
+    def _call(self, inputs: Sequence[Any]) -> Any:
+        return self.model(*inputs)
+
+    def _put(self, result: Any) -> Message:
+        outputs = outputs_of(result)
+        if not all(isinstance(output, torch.Tensor) for output in outputs):
+            return {"outputs": [{"type": _type(output).__name__} for output in outputs]}
+        described = [
+            {
+                "type": "Tensor"
+                if _type(output) is torch.Tensor
+                else f"{_type(output).__module__}.{_type(output).__qualname__}",
+                "dtype": str(output.dtype).removeprefix("torch."),
+                "shape": list(output.shape),
+                "device": output.device.type,
+            }
+            for output in outputs
+        ]
+        problem = None
+        if self.landing is None:
+            problem = "no landing strip"
+        else:
+            try:
+                self.landing.put(outputs)
+            except ValueError as error:
+                problem = str(error)
+        self.clock.synchronize()
+        return {"outputs": described, **({"not_landed": problem} if problem else {})}
+
+    def _poison(self, wanted: Sequence[int]) -> None:
+        """Fill blocks of the outputs' sizes, and a range of common ones, with 0xFF (NaN in every float) and free them again."""
+        sizes = {size for size in wanted if size} | {1 << power for power in range(9, 27, 3)}
+        held, total = [], 0
+        for size in sorted(sizes, reverse=True):
+            for _ in range(4):
+                if total + size > _POISON_BYTES:
+                    break
+                held.append(torch.full((size,), 0xFF, dtype=torch.uint8, device=self.device))
+                total += size
+        self.clock.synchronize()
+        del held
+
+    def _unfilled(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+class _filling:  # noqa: N801 - reads as a statement
+    """While active, torch fills uninitialised tensors with NaN (integers with their maximum)."""
+
+    def __init__(self, active: bool):
+        self._active = active
+
+    def __enter__(self) -> None:
+        if self._active:
+            torch.use_deterministic_algorithms(True, warn_only=True)
+
+    def __exit__(self, *_: object) -> None:
+        if self._active:
+            torch.use_deterministic_algorithms(False)
+
+
+def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return torch.equal(
+        left.contiguous().reshape(-1).view(torch.uint8), right.contiguous().reshape(-1).view(torch.uint8)
+    )
+
+
+def _triton_version() -> str | None:
+    try:
+        import triton
+    except ImportError:
+        return None
+    return str(triton.__version__)
+
+
+def _failure(error: BaseException) -> Message:
+    """An exception as data; frames of this project stay out of the trace."""
+    text = "".join(traceback.format_exception(error))
+    return {"error": {"type": _type(error).__name__, "message": str(error)[-4000:], "trace": text[-6000:]}}
+
+
+def serve(wire: Wire, candidate: Candidate) -> None:
+    """Answer requests until the judge closes the channel."""
+    handlers: dict[str, Callable[[Message], Message]] = {
+        "hello": candidate.hello,
+        "load": candidate.load,
+        "open": candidate.open,
+        "land": candidate.land,
+        "call": candidate.call,
+        "time": candidate.time,
+        "burst": candidate.burst,
+        "fetch": candidate.fetch,
+        "state": candidate.state,
+    }
+    while True:
+        try:
+            message = wire.receive()
+        except WireError:
+            return
+        try:
+            reply = handlers[message["op"]](message)
+        except BaseException as error:  # noqa: BLE001 - SystemExit too: a kernel that ends the process has failed
+            reply = _failure(error)
+            # The traceback holds the frames of the failed call, and these hold its tensors.
+            error.__traceback__ = None
+        wire.send({"nonce": message["nonce"], **reply})
+
+
+def main(arguments: list[str]) -> None:
+    """``candidate FD FOLDER DEVICE FLUSH_BYTES``."""
+    descriptor, folder, device, flush_bytes = arguments
+    wire = Wire(socket.socket(fileno=int(descriptor)))
+    os.set_inheritable(int(descriptor), False)
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    serve(wire, Candidate(Path(folder), device, int(flush_bytes)))

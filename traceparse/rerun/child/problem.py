@@ -1,0 +1,140 @@
+"""Models and inputs of a deck's problem, the same in every process that is given the same seed. Compares and times nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_EDGE = 1024
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one set of inputs is made; equal recipes give equal inputs in every process.
+
+    Attributes:
+        seed: Seed of the deck's own ``get_inputs``.
+        shift: Seed of the rotation laid over every floating-point tensor; 0 for none. A rotation keeps the distribution
+            and makes inputs fresh also where the deck seeds ``get_inputs`` itself, at the cost of one copy.
+        scale: Factor on the first floating-point input.
+        keep_edges: Keep the first and last 1,024 elements of each tensor as the recipe without shift has them, so that
+            a result remembered under a sample of the contents is found out.
+    """
+
+    seed: int
+    shift: int = 0
+    scale: float = 1.0
+    keep_edges: bool = False
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Recipe:
+        """From its JSON form."""
+        return cls(int(message["seed"]), int(message["shift"]), float(message["scale"]), bool(message["keep_edges"]))
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """Import a file under a fixed module name, as the deck's own scripts see it.
+
+    Raises:
+        ImportError: The file cannot be loaded; anything that its code raises passes through.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def apply_shape(reference: ModuleType, shape: Mapping[str, Any]) -> None:
+    """Set the module-level size names from one entry of SHAPES; decks write them as the key or in capitals."""
+    for key, value in shape.items():
+        names = [name for name in (key, key.upper(), key.lower()) if hasattr(reference, name)] or [key]
+        setattr(reference, names[0], value)
+
+
+def build_model(
+    module: ModuleType, reference: ModuleType, shape: Mapping[str, Any], seed: int, device: torch.device
+) -> Any:
+    """``module.Model`` for this shape in eval mode, its random weights drawn on `device`.
+
+    Drawing billions of weights on the CPU takes minutes; under a device context the same constructor takes
+    milliseconds. A constructor that cannot work so (it pins memory, say) is run as the deck's scripts run it.
+    """
+    apply_shape(reference, shape)
+    arguments = reference.get_init_inputs()
+    arguments = list(arguments) if isinstance(arguments, (list, tuple)) else [arguments]
+    torch.manual_seed(seed)
+    if device.type == "cpu":
+        return module.Model(*arguments).eval()
+    try:
+        with device:
+            model = module.Model(*arguments)
+    except (RuntimeError, TypeError, NotImplementedError):
+        torch.manual_seed(seed)
+        model = module.Model(*arguments)
+    return model.to(device).eval()
+
+
+def build_inputs(reference: ModuleType, shape: Mapping[str, Any], recipe: Recipe, device: torch.device) -> list[Any]:
+    """Fresh inputs by `recipe`: a list of tensors on `device` and other values as the deck gives them."""
+    apply_shape(reference, shape)
+    torch.manual_seed(recipe.seed)
+    if device.type == "cpu":
+        values = list(reference.get_inputs())
+    else:
+        with device:
+            values = list(reference.get_inputs())
+        values = [value.to(device) if isinstance(value, torch.Tensor) else value for value in values]
+    return vary(values, recipe)
+
+
+def vary(values: Sequence[Any], recipe: Recipe) -> list[Any]:
+    """Lay the recipe's rotation and scale over inputs; returns new tensors where anything changes."""
+    steps, scaled, varied = random.Random(recipe.shift), recipe.scale == 1.0, []  # noqa: S311 - no secret
+    for value in values:
+        if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
+            varied.append(value)
+            continue
+        if recipe.shift and value.numel() > 1:
+            fresh = _rotated(value, steps.randrange(1, value.numel()))
+            if recipe.keep_edges and value.numel() > 4 * _EDGE:
+                flat, original = fresh.view(-1), value.reshape(-1)
+                flat[:_EDGE], flat[-_EDGE:] = original[:_EDGE], original[-_EDGE:]
+            value = fresh
+        if not scaled:
+            value, scaled = (value.float() * recipe.scale).to(value.dtype), True
+        varied.append(value)
+    return varied
+
+
+def _rotated(value: torch.Tensor, steps: int) -> torch.Tensor:
+    """The elements moved on by `steps` in reading order, bit for bit (8-bit floats have no roll of their own)."""
+    bits = value.contiguous().view(_BITS[value.element_size()]).reshape(-1)
+    return torch.roll(bits, steps).view(value.dtype).view(value.shape)
+
+
+def overwrite(targets: Sequence[Any], values: Sequence[Any]) -> None:
+    """Put `values` into the storage of `targets` while pointer and version counter stay as they were.
+
+    ``Tensor.data`` has a version counter of its own, so a cache keyed by pointer and version sees no change, and
+    neither does a captured CUDA graph: an honest kernel reads the new contents, a remembered result is stale.
+    """
+    for target, value in zip(targets, values, strict=True):
+        if isinstance(target, torch.Tensor):
+            target.data.copy_(value)
+
+
+def outputs_of(result: Any) -> list[Any]:
+    """A forward's result as a flat list, whether it is one tensor or a tuple or list of them."""
+    return list(result) if isinstance(result, (tuple, list)) else [result]

@@ -1,0 +1,230 @@
+"""The strict gate: what the proofs of a judge and the figures of a timing amount to, each proof under its own name.
+
+Pure rules with their thresholds; nothing is run or measured here. What is proved and what is not: outputs are compared
+in a process that the candidate cannot reach, on inputs it could not know, so a wrong output at the timed shapes is a
+fact. Times are taken in the candidate's own process; functions bound before its import, the runtime's own events and
+the judge's clock outside expose patched timers, side streams, remembered results and skipped work, but native code that
+rewrites the measuring code in memory is not excluded. A child process is no sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from traceparse.rerun.timing import ShapeTiming
+
+Verdict = Literal["pass", "fail", "skipped"]
+
+PROOFS: dict[str, str] = {
+    "correct": "outputs equal the reference's on inputs drawn after the import, at every timed shape",
+    "uninitialised": "no element is left unwritten: free memory and new tensors are NaN before the call",
+    "steady": "still right after a dozen calls",
+    "same_storage": "new contents behind the same pointer and version are seen",
+    "fresh_inputs": "new tensors at reused addresses are seen",
+    "scales": "right with the first input far smaller and larger",
+    "output_form": "plain tensors of the reference's number, dtype, shape and device",
+    "inputs_untouched": "the call leaves its inputs as they were",
+    "global_state": "importing and running changes no numerics switch of the process",
+    "tools_intact": "timers and comparing functions are the ones from before the import",
+    "deck_untouched": "the problem's files are as they were",
+    "private_channel": "nothing but answers came over the private channel",
+    "timed_outputs": "the last timed call and one drawn at random gave right outputs",
+    "device_time": "host time until the device is idle agrees with event time (side streams, late work)",
+    "outside_clock": "the judge's clock, in another process, agrees with the times reported",
+    "every_call_runs": "each call puts work on the device",
+    "flush_proof": "kernels are no slower on rotating inputs with persisting L2 lines given back",
+    "own_kernels": "most of the device time is spent in kernels that are not a library's or torch's own",
+    "below_ceiling": "no shape is faster than the device can be",
+}
+"""Every proof by name, with what passing it says."""
+
+LIBRARY_MARKS = (
+    "cublas",
+    "nvjet",
+    "cutlass_80_",
+    "ampere_",
+    "turing_",
+    "volta_",
+    "sm90_xmma",
+    "sm80_xmma",
+    "hopper_",
+    "cudnn",
+    "gemmSN",
+    "splitKreduce",
+    "gemv2",
+    "gemmk1",
+    "fmha_cutlass",
+    "flash_fwd",
+    "pytorch_flash",
+    "fmha_v2",
+)
+TORCH_MARKS = ("at::native", "at_cuda_detail", "c10::", "cub::", "thrust::", "at::cuda")
+_MARGIN_MS = 0.05
+
+
+@dataclass
+class Gate:
+    """One proof: its verdict and the evidence behind it.
+
+    A fail outweighs a pass, a pass outweighs a skip; `evidence` keeps the decisive texts, at most eight.
+    """
+
+    name: str
+    verdict: Verdict = "skipped"
+    evidence: list[str] = field(default_factory=list)
+
+    def add(self, ok: bool | None, text: str) -> None:
+        """Add one observation; None is one that could not be judged."""
+        if ok is False:
+            if self.verdict != "fail":
+                self.evidence.clear()
+            self.verdict = "fail"
+        elif ok and self.verdict == "skipped":
+            self.verdict = "pass"
+            self.evidence.clear()
+        if (ok is False or self.verdict != "fail") and len(self.evidence) < 8:
+            self.evidence.append(text)
+
+
+class Proofs:
+    """The strict gate of one kernel, filled observation by observation."""
+
+    def __init__(self) -> None:
+        self.gates = {name: Gate(name) for name in PROOFS}
+
+    def add(self, name: str, ok: bool | None, text: str) -> None:
+        """Add one observation to a proof.
+
+        Raises:
+            KeyError: There is no such proof.
+        """
+        self.gates[name].add(ok, text)
+
+    @property
+    def verdict(self) -> Verdict:
+        """``fail`` when any proof failed, ``pass`` when at least correctness was proved, else ``skipped``."""
+        if any(gate.verdict == "fail" for gate in self.gates.values()):
+            return "fail"
+        return "pass" if self.gates["correct"].verdict == "pass" else "skipped"
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the proofs that failed."""
+        return [name for name, gate in self.gates.items() if gate.verdict == "fail"]
+
+    def first_reason(self) -> str | None:
+        """The first failed proof and its first evidence, in one line."""
+        for name in self.failed:
+            return f"{name}: {self.gates[name].evidence[0]}"
+        return None
+
+    def as_json(self) -> str:
+        """``{proof: {verdict, evidence}}``."""
+        return json.dumps(
+            {name: {"verdict": gate.verdict, "evidence": gate.evidence} for name, gate in self.gates.items()}
+        )
+
+
+def judge_proofs(proofs: Proofs, events: Iterable[Mapping[str, Any]], expected_files: Mapping[str, str]) -> None:
+    """Lay a judge's events into the proofs.
+
+    Args:
+        proofs: Filled in place.
+        events: ``proof`` and ``state`` events.
+        expected_files: Hashes of the problem's files as copied, with the solution and its side files.
+    """
+    for event in events:
+        if event["event"] == "proof" and event["gate"] == "sensitive":
+            if not event["ok"]:
+                proofs.gates["correct"].evidence.append(f"shape {event['shape']}: weak check: {event['message']}")
+        elif event["event"] == "proof":
+            proofs.add(event["gate"], event["ok"], f"shape {event['shape']}, {event['case']}: {event['message']}")
+        elif event["event"] == "state":
+            _judge_state(proofs, event, expected_files)
+    if proofs.gates["private_channel"].verdict == "skipped":
+        proofs.add("private_channel", True, "every message answered a request")
+
+
+def _judge_state(proofs: Proofs, state: Mapping[str, Any], expected: Mapping[str, str]) -> None:
+    switches = ", ".join(f"{name}: {was} became {now}" for name, (was, now) in state["switches"].items())
+    proofs.add("global_state", not switches, switches or "all switches as before the import")
+    patched = ", ".join(state["patched"])
+    proofs.add("tools_intact", not patched, f"replaced: {patched}" if patched else "all functions as before the import")
+    judge_files(proofs, state["files"], expected)
+
+
+def judge_files(proofs: Proofs, now: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Compare the hashes of the problem's files with those before the run; files that the run added don't count."""
+    changed = [name for name, digest in expected.items() if now.get(name) != digest]
+    proofs.add(
+        "deck_untouched", not changed, f"changed or gone: {', '.join(changed)}" if changed else "all files as copied"
+    )
+
+
+def judge_timing(proofs: Proofs, timing: ShapeTiming, ceiling_ms: float | None, *, on_gpu: bool) -> None:
+    """Lay one shape's figures into the proofs about time.
+
+    Args:
+        proofs: Filled in place.
+        timing: The figures.
+        ceiling_ms: The least time the device can take for the real work of this shape; None where it is not known.
+        on_gpu: Whether the call ran on a GPU; on a CPU, device time is host time and there are no kernels to list.
+    """
+    event_ms, at = timing.median.value, f"shape {timing.shape}"
+    gap = timing.host_ms - event_ms
+    proofs.add(
+        "device_time",
+        not (gap > _MARGIN_MS and event_ms < 0.7 * timing.host_ms),
+        f"{at}: events {event_ms:.4f} ms, host until idle {timing.host_ms:.4f} ms",
+    )
+    # A CPU shared with others gives no steady figures: there, only a gross contradiction counts.
+    share, margin = (0.5, _MARGIN_MS) if on_gpu else (0.1, 2.0)
+    late = timing.outside_ms - event_ms
+    proofs.add(
+        "outside_clock",
+        not (late > margin and event_ms < share * timing.outside_ms),
+        f"{at}: events {event_ms:.4f} ms, from outside {timing.outside_ms:.4f} ms a call",
+    )
+    if ceiling_ms is not None:
+        proofs.add(
+            "below_ceiling",
+            event_ms >= 0.97 * ceiling_ms,
+            f"{at}: {event_ms:.4f} ms, the device needs {ceiling_ms:.4f} ms",
+        )
+    if on_gpu:
+        _judge_kernels(proofs, timing, at)
+
+
+def _judge_kernels(proofs: Proofs, timing: ShapeTiming, at: str) -> None:
+    if timing.kernel_ms is None or timing.kernel_rotated_ms is None:
+        for name in ("every_call_runs", "flush_proof", "own_kernels"):
+            proofs.add(name, None, f"{at}: no profile could be taken")
+        return
+    counts = sorted(set(timing.kernel_counts))
+    proofs.add("every_call_runs", counts[0] > 0, f"{at}: device activities in single calls: {counts}")
+    _judge_flush(proofs, at, timing.kernel_ms, timing.kernel_rotated_ms)
+    shares = library_shares(timing.kernels)
+    text = f"{at}: library {shares['library']:.0%}, torch {shares['torch']:.0%} of device time"
+    proofs.add("own_kernels", shares["own"] >= 0.5 or not timing.kernels, text)
+
+
+def _judge_flush(proofs: Proofs, at: str, fixed: float, rotated: float) -> None:
+    slower = rotated > 1.25 * fixed and rotated - fixed > 0.003
+    text = f"{at}: kernel time {fixed:.4f} ms on one set of inputs, {rotated:.4f} ms on rotating ones"
+    proofs.add("flush_proof", not slower, text)
+
+
+def library_shares(kernels: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Shares of the device time by whose kernel it was: ``library`` (cuBLAS, cuDNN and their like), ``torch``, ``own``."""
+    shares = {"library": 0.0, "torch": 0.0, "own": 0.0}
+    for name, share in kernels:
+        if any(mark in name for mark in LIBRARY_MARKS):
+            shares["library"] += share
+        elif any(mark in name for mark in TORCH_MARKS):
+            shares["torch"] += share
+        else:
+            shares["own"] += share
+    return shares

@@ -1,0 +1,157 @@
+"""Which GPUs there are and what is missing to use them, by probes that cannot hang the caller. Runs no kernel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceparse import facts
+from traceparse.errors import RerunError
+
+_BOOT = Path(__file__).with_name("child") / "boot.py"
+_SMI_FIELDS = "index,uuid,name,driver_version,compute_cap,memory.total,clocks.sm,clocks.max.sm,temperature.gpu"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as the driver describes it now.
+
+    Attributes:
+        index: The driver's index.
+        uuid: The driver's UUID; kernels are pinned by it.
+        name: The driver's name.
+        driver: Driver version.
+        sm: Compute capability, e.g. ``sm_90``.
+        memory_bytes: Memory of the device.
+        clock_mhz: SM clock now.
+        max_clock_mhz: Highest SM clock.
+        temperature_c: Temperature now.
+        slowdown: Why the driver holds the clock down now.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    driver: str
+    sm: str
+    memory_bytes: int
+    clock_mhz: int | None = None
+    max_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    slowdown: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str | None:
+        """Key of its peaks, None for an unknown one."""
+        return facts.gpu_key(self.name)
+
+    @property
+    def uuid_hash(self) -> str:
+        """Tells devices apart in published tables without naming one."""
+        return hashlib.sha256(self.uuid.encode()).hexdigest()[:12]
+
+
+def probe(argv: Sequence[str], limit_s: float) -> str | None:
+    """Standard output of a command; None when it fails, is missing or gives no answer in time.
+
+    A process that hangs inside the driver does not even die when killed, so after the limit it is killed and left
+    alone.
+    """
+    with tempfile.TemporaryFile() as out:
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        except OSError:
+            return None
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None
+        out.seek(0)
+        return out.read().decode(errors="replace") if code == 0 else None
+
+
+def gpus(limit_s: float = 20.0) -> list[Gpu]:
+    """The GPUs of this host; empty where there is none or the driver does not answer within `limit_s`."""
+    text = probe([sys.executable, "-P", str(_BOOT), "nvml"], limit_s)
+    if text is not None:
+        return [Gpu(**{**entry, "slowdown": tuple(entry["slowdown"])}) for entry in json.loads(text)]
+    text = probe(["nvidia-smi", f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"], limit_s)
+    return [gpu for line in (text or "").splitlines() if (gpu := _from_smi(line)) is not None]
+
+
+def _from_smi(line: str) -> Gpu | None:
+    fields = [field.strip() for field in line.split(",")]
+    if len(fields) != len(_SMI_FIELDS.split(",")) or not fields[0].isdigit():
+        return None
+    clock, highest, temperature = (int(field) if field.isdigit() else None for field in fields[6:9])
+    memory = int(fields[5]) << 20 if fields[5].isdigit() else 0
+    return Gpu(
+        int(fields[0]),
+        fields[1],
+        fields[2],
+        fields[3],
+        "sm_" + fields[4].replace(".", ""),
+        memory,
+        clock,
+        highest,
+        temperature,
+    )
+
+
+def choose(wanted: Sequence[int] | None, found: Sequence[Gpu]) -> list[Gpu]:
+    """The GPUs to use: those with the wanted indices, else all.
+
+    Raises:
+        RerunError: A wanted one is not there.
+    """
+    if wanted is None:
+        return list(found)
+    by_index = {gpu.index: gpu for gpu in found}
+    missing = [index for index in wanted if index not in by_index]
+    if missing:
+        raise RerunError(
+            f"no GPU {missing[0]}", expected=f"one of {sorted(by_index)}" if by_index else "a GPU that the driver shows"
+        )
+    return [by_index[index] for index in wanted]
+
+
+def missing_tools(sources: Sequence[str], path: str, *, on_gpu: bool) -> list[str]:
+    """Tools that these sources build with and that `path` lacks; a kernel is not to blame for them.
+
+    Args:
+        sources: Texts of the kernel and its side files.
+        path: The PATH of the child process.
+        on_gpu: Whether CUDA code can be meant.
+    """
+    text = "\n".join(sources)
+    needed = []
+    if "cpp_extension" in text:
+        needed += ["ninja", "c++"]
+        needed += ["nvcc"] if on_gpu and any(mark in text for mark in ("cuda_sources", "__global__", ".cu")) else []
+    if "triton" in text and on_gpu:
+        needed.append("cc")
+    stand_ins = {"c++": ("c++", "g++", "clang++"), "cc": ("cc", "gcc", "clang")}
+    return [
+        tool
+        for tool in dict.fromkeys(needed)
+        if not any(shutil.which(name, path=path) for name in stand_ins.get(tool, (tool,)))
+    ]
+
+
+def slowdown_note(before: Gpu | None, after: Gpu | None) -> str | None:
+    """A remark when the driver held the clock down around a timing."""
+    reasons = sorted({reason for gpu in (before, after) if gpu for reason in gpu.slowdown})
+    hot = max((gpu.temperature_c or 0 for gpu in (before, after) if gpu), default=0)
+    if not reasons and hot < 85:
+        return None
+    return f"clocks held down ({', '.join(reasons) or 'hot'}), {hot} °C"

@@ -1,0 +1,63 @@
+"""A device's lock, shared with other processes and users of the host: many for correctness, one for timing. Knows no GPU but its name."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class DeviceLock:
+    """Reader-writer lock on files in the system's temporary folder, fair to the one who wants the device alone.
+
+    ``flock`` alone would let readers pass a waiting writer for ever, so everyone first takes a turnstile, which the
+    writer keeps while it waits.
+
+    Args:
+        device: The GPU's UUID, or ``cpu``.
+        folder: Where the lock files lie; all runs of a host must agree on it.
+    """
+
+    def __init__(self, device: str, folder: Path | None = None):
+        name = "traceparse-" + re.sub(r"[^A-Za-z0-9-]", "_", device)
+        base = folder or Path(tempfile.gettempdir())
+        self._turnstile, self._device = base / f"{name}.turn.lock", base / f"{name}.lock"
+
+    @contextmanager
+    def held(self, mode: str) -> Iterator[None]:
+        """Hold the device: ``shared``, ``exclusive``, or ``none`` (no waiting, nothing held).
+
+        Raises:
+            ValueError: There is no such mode.
+        """
+        if mode not in ("shared", "exclusive", "none"):
+            raise ValueError(f"no lock mode {mode!r}")
+        if mode == "none":
+            yield
+            return
+        turn, device = _opened(self._turnstile), _opened(self._device)
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            fcntl.flock(device, fcntl.LOCK_EX if mode == "exclusive" else fcntl.LOCK_SH)
+            fcntl.flock(turn, fcntl.LOCK_UN)
+            yield
+        finally:
+            os.close(turn)
+            os.close(device)
+
+
+def _opened(path: Path) -> int:
+    """Open or create a lock file that every user of the host may lock."""
+    try:
+        # Without O_CREAT first: a sticky folder refuses it on another user's file.
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        previous = os.umask(0)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    finally:
+        os.umask(previous)

@@ -1,0 +1,278 @@
+"""The way of one kernel through the gates: strict proofs, the deck's check, our timing, the deck's benchmark; fills one `Result`.
+
+Starts processes only through `traceparse.rerun.worker`; verdicts come from `gates` and `outcome`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from traceparse.rerun.deck import Problem
+from traceparse.rerun.deckoutput import read_benchmark, read_check
+from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing
+from traceparse.rerun.hardware import Gpu, gpus, missing_tools, slowdown_note
+from traceparse.rerun.locks import DeviceLock
+from traceparse.rerun.outcome import Outcome, Result, ShapeResult, error_outcome, mean_score, score_outcome
+from traceparse.rerun.timing import ShapeTiming, read_timing
+from traceparse.rerun.worker import Event, Limits, StageResult, Workplace
+
+RULES = "1"
+"""Version of the rules; results kept under another one are run again."""
+
+Step = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run, on what, through which gates; see `traceparse.rerun.schedule.rerun`."""
+
+    problem: Problem
+    source: str
+    side_files: Mapping[str, str]
+    published: Any
+    gpu: Gpu | None
+    gates: tuple[str, ...]
+    published_problem: Problem | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def cell(self, name: str) -> Any:
+        """A field of the published cell, None where there is none."""
+        if isinstance(self.published, Mapping):
+            return self.published.get(name)
+        return getattr(self.published, name, None)
+
+
+def run_kernel(plan: Plan, folder: Path, result: Result, step: Step) -> None:
+    """Run one kernel and fill `result`; a failure of any kind is an outcome, not an exception.
+
+    Args:
+        plan: What to run.
+        folder: An empty folder for builds and caches.
+        result: Filled in place.
+        step: Told of each stage; may raise to stop.
+    """
+    result.published_score, result.board_gpu = plan.cell("score"), plan.cell("gpu") or plan.problem.board_gpu
+    if plan.gpu is not None:
+        result.gpu_key, result.gpu_uuid_hash = plan.gpu.key, plan.gpu.uuid_hash
+        result.sm, result.driver = plan.gpu.sm, plan.gpu.driver
+    lock = DeviceLock(plan.gpu.uuid if plan.gpu else "cpu")
+    place = Workplace(folder / "own", plan.problem, plan.source, plan.side_files, plan.gpu, plan.limits, lock)
+    missing = missing_tools(
+        [plan.source, *plan.side_files.values()], place.environment["PATH"], on_gpu=plan.gpu is not None
+    )
+    try:
+        if missing:
+            result.outcome, result.message = "infra", f"missing here: {', '.join(missing)}"
+            return
+        _Run(plan, place, result, step).go()
+        if plan.published_problem is not None and "published" in plan.gates:
+            earlier = Workplace(
+                folder / "earlier", plan.published_problem, plan.source, plan.side_files, plan.gpu, plan.limits, lock
+            )
+            step("check", "published deck")
+            result.gate_published = "pass" if _checked(earlier.script("check.py", _silent, turns=False))[0] else "fail"
+    finally:
+        place.close(Path(result.log_path or folder / "log"))
+
+
+def _silent(_: Event) -> None:
+    """No progress from here."""
+
+
+class _Run:
+    """One kernel's way; `result` is filled as it goes."""
+
+    def __init__(self, plan: Plan, place: Workplace, result: Result, step: Step):
+        self.plan, self.place, self.result, self.step = plan, place, result, step
+        self.proofs = Proofs()
+        self.stopped: tuple[Outcome, str] | None = None
+        self.timings: dict[int, ShapeTiming] = {}
+
+    def go(self) -> None:
+        result, problem = self.result, self.plan.problem
+        strict = "strict" in self.plan.gates and problem.has_forward
+        if strict:
+            self.step("strict")
+            self._take(self.place.strict(self._told("strict")), "strict")
+        if "current" in self.plan.gates and problem.has_check:
+            self._check()
+        fatal = self.stopped is not None and self.stopped[0] not in ("fails_check",)
+        wrong = "correct" in self.proofs.failed or self.stopped is not None
+        # A kernel that fails only a stricter case is timed all the same: its published figure stands to be compared.
+        if not fatal and not wrong and problem.has_forward:
+            self._time()
+        if not fatal and result.gate_current == "pass" and problem.has_benchmark:
+            self._benchmark()
+        self._figures()
+        if strict:
+            result.gate_strict = "fail" if self.stopped and self.stopped[0] == "fails_check" else self.proofs.verdict
+        result.gates_json, result.failed_proofs = self.proofs.as_json(), self.proofs.failed
+        self._conclude()
+
+    def _told(self, stage: str) -> Callable[[Event], None]:
+        def tell(event: Event) -> None:
+            detail = f"shape {event['shape']}" if event.get("event") == "shape" else ""
+            self.step(stage, detail)
+
+        return tell
+
+    def _take(self, stage: StageResult, name: str) -> None:
+        """Lay a judge's stage into proofs, timings and, where it did not come to its end, the reason."""
+        result = self.result
+        hello = stage.last("hello")
+        if hello is not None:
+            result.torch, result.cuda, result.triton = hello["torch"], hello["cuda"], hello["triton"]
+            result.sm = hello["sm"] or result.sm
+        judge_proofs(
+            self.proofs,
+            [event for event in stage.events if event["event"] in ("proof", "state")],
+            self.place.expected_files(),
+        )
+        for event in stage.events:
+            if event["event"] == "timing":
+                timing = read_timing(event)
+                self.timings[timing.shape] = timing
+                judge_timing(self.proofs, timing, self._least_ms(timing.shape), on_gpu=self.plan.gpu is not None)
+        if stage.stragglers:
+            result.notes.append(f"{stage.stragglers} processes were left behind in {name} and killed")
+        self.stopped = self.stopped or self._why(stage, name)
+
+    def _why(self, stage: StageResult, name: str) -> tuple[Outcome, str] | None:
+        """Outcome and reason of a stage that stopped early; None for one that came to its end."""
+        stop = stage.last("stop")
+        if stage.reason == "memory":
+            return "oom", f"{name}: host memory grew to {stage.peak_bytes / 2**30:.1f} GiB"
+        if stop is None and stage.last("done") is not None:
+            return None
+        if stop is None:
+            if stage.reason == "timeout":
+                return "timeout", f"{name}: no end within the stage's limit"
+            return "infra", f"{name}: the judge ended early ({stage.reason}, status {stage.returncode}); see the log"
+        text = f"{stop.get('type', '')}: {stop.get('message', '')}".strip(": ")
+        if stop["kind"] == "forged":
+            self.proofs.add("private_channel", False, text)
+        published_ok = self.plan.cell("correct") is True
+        outcome = error_outcome(stop["op"], stop["kind"], f"{text}\n{stop.get('trace', '')}", published_ok=published_ok)
+        if outcome == "timeout" and (stale := self.place.stale_locks()):
+            text = f"build_lock_stale: a build waited for a lock that nobody holds: {', '.join(stale)}"
+        if outcome == "fails_check":
+            self.proofs.add("correct", False, f"{stop['op']}: {text}")
+        last_line = text.splitlines()[0] if text else stop["kind"]
+        return outcome, f"{name}, {stop['op']}, shape {stop['shape']}: {last_line}"[:500]
+
+    def _check(self) -> None:
+        self.step("check")
+        passed, reason = _checked(self.place.script("check.py", _silent, turns=False))
+        self.result.gate_current = "pass" if passed else "fail"
+        if not passed:
+            self.result.message = f"the deck's check: {reason}"
+
+    def _time(self) -> None:
+        self.step("time")
+        before = _now(self.plan.gpu)
+        stage = self.place.time(
+            self._told("time"), count=max(self.plan.problem.perf_trials, 50), series_s=4.0, profile=4
+        )
+        self._take(stage, "time")
+        note = slowdown_note(before, _now(self.plan.gpu))
+        self.result.notes += [note] if note else []
+        for timing in self.timings.values():
+            self.result.notes += [f"shape {timing.shape}: {text}" for text in timing.notes]
+
+    def _benchmark(self) -> None:
+        self.step("benchmark")
+        stage = self.place.script("benchmark.py", _silent, turns=_announces(self.plan.problem))
+        end = stage.last("end")
+        printed = read_benchmark(stage.log.read_text(errors="replace")) if stage.log else None
+        if printed is None or end is None or end["status"] != "completed":
+            self.result.notes.append(f"the deck's benchmark did not come to its end ({stage.reason})")
+            return
+        self.result.deck_score = printed.score
+        self._deck_ms = printed.shape_ms
+
+    _deck_ms: Mapping[int, float] = {}
+
+    def _least_ms(self, shape: int) -> float | None:
+        """The least time this GPU can take for the shape's real work, by its own peaks."""
+        key, problem = self.result.gpu_key, self.plan.problem
+        ceiling, unit = problem.ceiling(shape, key), problem.fraction(shape, key, 1.0)
+        return unit / ceiling if ceiling and unit else None
+
+    def _figures(self) -> None:
+        """One `ShapeResult` for each shape that was timed by us or by the deck."""
+        problem, result = self.plan.problem, self.result
+        published_ms, published = self.plan.cell("shape_ms") or [], self.plan.cell("shape_fraction") or []
+        for at in sorted(set(self.timings) | set(self._deck_ms)):
+            shape = ShapeResult(at, problem.label(at) if at < len(problem.shapes) else "")
+            timing = self.timings.get(at)
+            shape.deck_ms = self._deck_ms.get(at)
+            if at < len(published_ms):
+                shape.published_ms = published_ms[at]
+            if at < len(published):
+                shape.published_fraction = published[at]
+            if timing is not None:
+                shape.median_ms, shape.low_ms, shape.high_ms = (
+                    timing.median.value,
+                    timing.median.low,
+                    timing.median.high,
+                )
+                shape.kernel_ms, shape.host_bound = timing.kernel_ms, timing.host_bound
+                shape.kernel_names = ", ".join(dict.fromkeys(name[:120] for name, _ in timing.kernels[:12])) or None
+            ms = shape.median_ms
+            if ms and self.plan.gpu is not None:
+                shape.peak_fraction = problem.fraction(at, result.board_gpu, ms)
+                shape.peak_fraction_local = problem.fraction(at, result.gpu_key, ms)
+                ceiling = problem.ceiling(at, result.board_gpu)
+                if shape.peak_fraction is not None and ceiling:
+                    shape.attainable_fraction = shape.peak_fraction / ceiling
+            if ms and shape.published_ms:
+                shape.time_ratio = ms / shape.published_ms
+            result.shapes.append(shape)
+        result.score = mean_score(result.shapes)
+        if result.score is not None and len(result.shapes) < len(problem.shapes):
+            result.score = None
+        if result.score is not None and not math.isfinite(result.score):
+            result.score = None
+
+    def _conclude(self) -> None:
+        result = self.result
+        if self.stopped is not None:
+            result.outcome, result.message = self.stopped
+            return
+        if result.gate_strict == "fail" and result.gate_current != "fail":
+            result.message = self.proofs.first_reason()
+        result.outcome, result.message = score_outcome(result)
+
+
+def _checked(stage: StageResult) -> tuple[bool, str]:
+    """Verdict of the deck's check: it must have printed PASS, come to its own end, and found its files unchanged."""
+    end, files, forged = stage.last("end"), stage.last("files"), stage.last("forged")
+    printed = read_check(stage.log.read_text(errors="replace") if stage.log and stage.log.exists() else "")
+    if forged is not None:
+        return False, str(forged["message"])
+    if files is not None and files["changed"]:
+        return False, f"the deck's files were changed: {', '.join(files['changed'][:5])}"
+    if stage.reason != "exited":
+        return False, f"the check ended by {stage.reason}"
+    if not printed.passed:
+        return False, printed.reason
+    if end is None or end["status"] != "completed":
+        return (
+            False,
+            f"PASS was printed, but the check did not come to its end ({end['status'] if end else 'the process ended'})",
+        )
+    return True, "PASS"
+
+
+def _announces(problem: Problem) -> bool:
+    """Whether the deck's benchmark prints when a timing begins and ends."""
+    timing = problem.root / "src" / "eval" / "timing.py"
+    return timing.is_file() and "variant_start" in timing.read_text(encoding="utf-8")
+
+
+def _now(gpu: Gpu | None) -> Gpu | None:
+    return next((found for found in gpus(10.0) if found.uuid == gpu.uuid), None) if gpu else None

@@ -1,0 +1,121 @@
+"""What series of times amount to: median, interval, stability, who decides the time. Pure figures; measures nothing itself."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Z95 = 1.959964
+
+
+@dataclass(frozen=True)
+class Median:
+    """A median with its distribution-free 95 % interval, all in the unit of the series."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+
+def median_interval(series: Sequence[float]) -> Median:
+    """Median and 95 % interval of the median by order statistics.
+
+    The ranks are those of the binomial distribution's normal approximation, ``n/2 ± 1.96·sqrt(n)/2`` (Conover,
+    Practical Nonparametric Statistics, 3.2); under six values the interval is the range.
+
+    Raises:
+        ValueError: The series is empty.
+    """
+    if not series:
+        raise ValueError("a median of nothing")
+    ordered, count = sorted(series), len(series)
+    if count < 6:
+        return Median(statistics.median(ordered), ordered[0], ordered[-1], count)
+    half = Z95 * math.sqrt(count) / 2
+    low = max(0, math.floor(count / 2 - half) - 1)
+    high = min(count - 1, math.ceil(count / 2 + half))
+    return Median(statistics.median(ordered), ordered[low], ordered[high], count)
+
+
+@dataclass(frozen=True)
+class ShapeTiming:
+    """Everything measured on one shape.
+
+    Attributes:
+        shape: Index of the shape.
+        median: Event time after a flush, as the benchmark takes it (ms).
+        hardened_ms: The same with rotating inputs, moving contents and persisting lines given back.
+        host_ms: Host time until the whole device was idle (ms).
+        outside_ms: Time of a call back to back, by the judge's clock (ms).
+        kernel_ms: Device time of what the call launched; None where no profile could be taken.
+        kernel_rotated_ms: The same under rotation.
+        kernels: Names of the kernels, most time first, with their share of the device time.
+        kernel_counts: Device activities in each profiled call.
+        notes: Outliers, unstable warm-up and the like.
+    """
+
+    shape: int
+    median: Median
+    hardened_ms: float
+    host_ms: float
+    outside_ms: float
+    kernel_ms: float | None
+    kernel_rotated_ms: float | None
+    kernels: tuple[tuple[str, float], ...]
+    kernel_counts: tuple[int, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def host_bound(self) -> bool | None:
+        """Whether launching, not computing, takes most of the time: kernels fill less than half of it. None without a profile."""
+        return None if self.kernel_ms is None else self.kernel_ms < 0.5 * self.median.value
+
+
+def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
+    """Figures of one ``timing`` event of the judge."""
+    standard, hardened = event["standard"], event["hardened"]
+    median = median_interval(standard["device_ms"])
+    profile = event.get("profile")
+    fixed, rotated = (profile[key]["calls"] for key in ("fixed", "rotated")) if profile else ((), ())
+    return ShapeTiming(
+        shape=int(event["shape"]),
+        median=median,
+        hardened_ms=statistics.median(hardened["device_ms"]),
+        host_ms=statistics.median(standard["host_ms"]),
+        outside_ms=float(event["outside_ms"]),
+        kernel_ms=_busy_ms(fixed),
+        kernel_rotated_ms=_busy_ms(rotated),
+        kernels=_shares([*fixed, *rotated]),
+        kernel_counts=tuple(len(call["kernels"]) for call in (*fixed, *rotated)),
+        notes=tuple(_notes(event, median)),
+    )
+
+
+def _busy_ms(calls: Sequence[Mapping[str, Any]]) -> float | None:
+    return statistics.median(call["busy_us"] for call in calls) / 1e3 if calls else None
+
+
+def _shares(calls: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, float], ...]:
+    total: dict[str, float] = {}
+    for call in calls:
+        for name, microseconds in call["kernels"]:
+            total[name] = total.get(name, 0.0) + microseconds
+    whole = sum(total.values()) or 1.0
+    return tuple((name, value / whole) for name, value in sorted(total.items(), key=lambda item: -item[1]))
+
+
+def _notes(event: Mapping[str, Any], median: Median) -> list[str]:
+    notes = []
+    series = event["standard"]["device_ms"]
+    outliers = sum(value > 1.5 * median.value for value in series)
+    if outliers > 0.1 * len(series):
+        notes.append(f"{outliers} of {len(series)} calls took more than 1.5 times the median")
+    if not all(warm["stable"] for warm in event["warmup"]):
+        notes.append("times were not stable after the warm-up")
+    if median.value > 0 and (median.high - median.low) > 0.1 * median.value:
+        notes.append("the interval of the median is wider than 10 %")
+    return notes

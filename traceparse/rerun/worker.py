@@ -1,0 +1,372 @@
+"""Runs one kernel through its stages, each in a supervised process tree of its own. Schedules nothing and writes no table.
+
+What a child process gets: a pristine copy of the deck, its own caches and home, a scrubbed environment, one GPU by
+UUID, no standard input. What it cannot do: outlive its stage, outgrow its limits unseen, or reach the channel that
+results come over. What this is not: a sandbox. The code runs as the user, with the user's files and network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from traceparse.rerun.child.wire import Wire, WireError
+from traceparse.rerun.deck import Problem
+from traceparse.rerun.hardware import Gpu
+from traceparse.rerun.locks import DeviceLock
+
+_HERE = Path(__file__).parent
+_BOOT = _HERE / "child" / "boot.py"
+_KEPT_ENV = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "PYTHONPATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CC",
+    "CXX",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "TRITON_PTXAS_PATH",
+    "CUTLASS_PATH",
+    "CUTLASS_HOME",
+    "CUDA_DEVICE_ORDER",
+    "SYSTEMROOT",
+)
+_KEPT_PREFIXES = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM", "NVIDIA_")
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits on one kernel, in seconds and bytes.
+
+    Attributes:
+        start_s: Until the candidate's process answers, its solution still unread.
+        build_s: Importing and compiling.
+        call_s: One call with its comparison.
+        time_s: Timing one shape.
+        script_s: One of the deck's own scripts.
+        memory_bytes: Host memory of the whole process tree.
+    """
+
+    start_s: float = 180.0
+    build_s: float = 900.0
+    call_s: float = 180.0
+    time_s: float = 300.0
+    script_s: float = 1200.0
+    memory_bytes: int = 48 << 30
+
+    def stage_s(self, shapes: int) -> float:
+        """Overall limit of a stage, above the sum of what its operations may take."""
+        return self.start_s + self.build_s + shapes * (self.build_s / 4 + 12 * self.call_s + self.time_s) + 60
+
+
+@dataclass
+class StageResult:
+    """What one supervised stage left.
+
+    Attributes:
+        events: Messages of the trusted process, in order.
+        reason: Why the tree ended: exited, timeout, memory, orphaned, or lost (the supervisor itself gave no report).
+        returncode: Of the stage's own process.
+        wall_s: Time it took.
+        peak_bytes: Greatest host memory of the tree.
+        stragglers: Processes that had to be killed after the stage had ended by itself.
+        log: Its output.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    reason: str = "lost"
+    returncode: int | None = None
+    wall_s: float = 0.0
+    peak_bytes: int = 0
+    stragglers: int = 0
+    log: Path | None = None
+
+    def last(self, kind: str) -> Event | None:
+        """The last event of a kind."""
+        return next((event for event in reversed(self.events) if event.get("event") == kind), None)
+
+
+class Workplace:
+    """The folders, environment and stages of one kernel.
+
+    Args:
+        folder: An empty folder of this kernel's own; absolute.
+        problem: The problem; copied here.
+        solution: Text of ``solution.py``.
+        side_files: Texts of the files it loads, by relative name.
+        gpu: The GPU, None for the CPU.
+        limits: Limits.
+        lock: The device's lock.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        problem: Problem,
+        solution: str,
+        side_files: Mapping[str, str],
+        gpu: Gpu | None,
+        limits: Limits,
+        lock: DeviceLock,
+    ):
+        self.folder, self.problem, self.gpu, self.limits, self.lock = folder.resolve(), problem, gpu, limits, lock
+        self._solution, self._side_files = (
+            solution,
+            {name: safe_text for name, safe_text in side_files.items() if _is_inside(name)},
+        )
+        self.environment = self._environment()
+        self.judge_folder = problem.copy_to(self.folder / "judge")
+
+    def strict(self, progress: Callable[[Event], None]) -> StageResult:
+        """Our proofs of correctness at every shape."""
+        return self._judge("strict", progress, {})
+
+    def time(self, progress: Callable[[Event], None], *, count: int, series_s: float, profile: int) -> StageResult:
+        """Our timing of every shape."""
+        on_gpu = self.gpu is not None
+        return self._judge(
+            "time",
+            progress,
+            {
+                "count": count,
+                "series_s": series_s,
+                "profile": profile if on_gpu else 0,
+                "warmup": 10 if on_gpu else 3,
+                "rotate": True,
+            },
+        )
+
+    def script(self, name: str, progress: Callable[[Event], None], *, turns: bool) -> StageResult:
+        """One of the deck's own scripts, as it is, on a fresh copy of the deck.
+
+        Args:
+            name: ``check.py`` or ``benchmark.py``.
+            progress: Told of every event.
+            turns: Whether the script announces its timings, so that it need not hold the device all along.
+        """
+        copy = self._copy(name.removesuffix(".py"))
+        before = self._hashes(copy)
+        nonce = secrets.token_hex(16)
+        mode = "none" if turns else ("exclusive" if name == "benchmark.py" else "shared")
+        with self.lock.held(mode):
+            result = self._stage(
+                name.removesuffix(".py"),
+                ["deckscript", str(copy / name), str(int(turns))],
+                {"nonce": nonce},
+                self.limits.script_s,
+                progress,
+            )
+        end = result.last("end")
+        if end is not None and end.get("nonce") != nonce:
+            result.events.append({"event": "forged", "message": "an end was reported without the parent's nonce"})
+        after = self._hashes(copy)
+        result.events.append(
+            {"event": "files", "changed": sorted(file for file, digest in before.items() if after.get(file) != digest)}
+        )
+        return result
+
+    def expected_files(self) -> dict[str, str]:
+        """Hashes of everything in the candidate's folder as it was copied."""
+        own = {"solution.py": self._solution, **self._side_files}
+        return {
+            **self.problem.file_hashes,
+            **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in own.items() if "/" not in name},
+        }
+
+    def stale_locks(self) -> list[str]:
+        """Lock files of builds in this kernel's own cache: no other process can own them."""
+        return [str(path.relative_to(self.folder)) for path in (self.folder / "cache").rglob("lock") if path.is_file()]
+
+    def close(self, log: Path) -> None:
+        """Gather the stages' output in one file and remove the folder."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as out:
+            for part in sorted(self.folder.glob("*.log"), key=lambda path: path.stat().st_mtime):
+                out.write(f"===== {part.stem} =====\n".encode() + part.read_bytes() + b"\n")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # --- stages --------------------------------------------------------------------------------------------------------
+
+    def _judge(self, mode: str, progress: Callable[[Event], None], more: Mapping[str, Any]) -> StageResult:
+        limits = self.limits
+        candidate = self._copy(f"candidate_{mode}")
+        order = {
+            "mode": mode,
+            "deck": str(self.judge_folder),
+            "candidate": str(candidate),
+            "scratch": str(self.folder),
+            "device": "cuda" if self.gpu else "cpu",
+            "shapes": list(self.problem.shapes),
+            "tolerance": self.problem.tolerance,
+            "flush_bytes": 256 << 20,
+            **more,
+            "limits": {"start": limits.start_s, "build": limits.build_s, "call": limits.call_s, "time": limits.time_s},
+        }
+        return self._stage(mode, ["judge"], order, limits.stage_s(len(self.problem.shapes)), progress)
+
+    def _stage(
+        self, name: str, argv: list[str], order: Mapping[str, Any], limit_s: float, progress: Callable[[Event], None]
+    ) -> StageResult:
+        for stale in self.stale_locks():
+            (self.folder / stale).unlink(missing_ok=True)  # a killed stage left it; a build would wait for it for ever
+        result = StageResult(log=self.folder / f"{name}.log")
+        mine, theirs = socket.socketpair()
+        command = [sys.executable, "-P", str(_BOOT), argv[0], str(theirs.fileno()), *argv[1:]]
+        supervisor = subprocess.Popen(
+            [sys.executable, "-P", str(_HERE / "supervise.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            env=self.environment,
+            start_new_session=True,
+        )
+        descriptor = theirs.fileno()
+        ending = {
+            "argv": command,
+            "env": self.environment,
+            "cwd": str(self.folder),
+            "limit_s": limit_s,
+            "log": str(result.log),
+            "memory_bytes": self.limits.memory_bytes,
+            "pass_fds": [descriptor],
+        }
+        try:
+            if supervisor.stdin is None or supervisor.stdout is None:
+                raise RuntimeError("the supervisor has no pipes")
+            supervisor.stdin.write(json.dumps(ending).encode() + b"\n")
+            supervisor.stdin.flush()
+            theirs.close()
+            self._listen(Wire(mine), order, result, limit_s, progress)
+            report = supervisor.stdout.readline()
+            if report:
+                told = json.loads(report)
+                result.reason, result.returncode, result.wall_s = told["reason"], told["returncode"], told["wall_s"]
+                result.peak_bytes, result.stragglers = told["peak_bytes"], told["stragglers"]
+        finally:
+            if supervisor.stdin is not None:
+                with contextlib.suppress(OSError):
+                    supervisor.stdin.close()  # the supervisor ends its tree when its input closes
+            supervisor.wait()
+            if supervisor.stdout is not None:
+                supervisor.stdout.close()
+            mine.close()
+        return result
+
+    def _listen(
+        self,
+        wire: Wire,
+        order: Mapping[str, Any],
+        result: StageResult,
+        limit_s: float,
+        progress: Callable[[Event], None],
+    ) -> None:
+        """Take events until the channel closes; grant and take back the device on the way."""
+        deadline = time.monotonic() + limit_s + 60
+        with self._turns() as turn:
+            try:
+                wire.send(dict(order))
+                while True:
+                    event = wire.receive(max(1.0, deadline - time.monotonic()))
+                    if event.get("event") == "lock":
+                        turn(str(event.get("mode")))
+                        wire.send({"granted": True})
+                        continue
+                    result.events.append(event)
+                    progress(event)
+            except WireError as error:
+                if error.kind == "forged":
+                    result.events.append({"event": "forged", "message": str(error)})
+
+    @contextmanager
+    def _turns(self) -> Iterator[Callable[[str], None]]:
+        """A function that changes how the device is held; nothing is held afterwards."""
+        stack = contextlib.ExitStack()
+
+        def turn(mode: str) -> None:
+            stack.close()
+            stack.enter_context(self.lock.held(mode))
+
+        try:
+            yield turn
+        finally:
+            stack.close()
+
+    # --- folders and environment ---------------------------------------------------------------------------------------
+
+    def _copy(self, name: str) -> Path:
+        """A fresh copy of the deck with the solution in it."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        folder = self.problem.copy_to(self.folder / name)
+        for file, text in {**self._side_files, "solution.py": self._solution}.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(text.encode())
+        return folder
+
+    def _hashes(self, folder: Path) -> dict[str, str]:
+        """Hashes of the copied problem and of what its scripts import."""
+        top = (
+            folder.parents[len(self.problem.path.relative_to(self.problem.root).parts) - 1]
+            if self.problem.root != self.problem.path
+            else folder
+        )
+        found = {}
+        for path in top.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts and path.name != "framework.txt":
+                found[str(path.relative_to(top))] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return found
+
+    def _environment(self) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if key in _KEPT_ENV or key.startswith(_KEPT_PREFIXES)}
+        folders = {
+            "TORCH_EXTENSIONS_DIR": "torch",
+            "TRITON_CACHE_DIR": "triton",
+            "CUDA_CACHE_PATH": "cuda",
+            "TORCHINDUCTOR_CACHE_DIR": "inductor",
+            "XDG_CACHE_HOME": "xdg",
+            "HF_HOME": "hf",
+            "TMPDIR": "tmp",
+            "HOME": "home",
+        }
+        for name in folders.values():
+            (self.folder / "cache" / name).mkdir(parents=True, exist_ok=True)
+        # The interpreter's own folder first: ninja comes as a Python package there.
+        search = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+        return {
+            **kept,
+            **{key: str(self.folder / "cache" / name) for key, name in folders.items()},
+            "PATH": search,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+            "MAX_JOBS": "4",
+            "OMP_NUM_THREADS": str(min(8, os.cpu_count() or 1)),
+            "CUDA_VISIBLE_DEVICES": self.gpu.uuid if self.gpu else "",
+        }
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a side file's name stays inside the folder."""
+    path = Path(name)
+    return not path.is_absolute() and ".." not in path.parts and path.name not in ("", "reference.py", "solution.py")
