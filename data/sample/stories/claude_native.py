@@ -31,8 +31,8 @@ The above exception was the direct cause of the following exception:
 
 RuntimeError: Error building extension 'unit_rms_ext': [1/3] nvcc -O3 -gencode=arch=compute_90,code=sm_90 -c cuda.cu -o cuda.cuda.o
 FAILED: cuda.cuda.o
-cuda.cu(20): error: identifier "__bfloat1622float2" is undefined
-    return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&bits));
+cuda.cu(23): error: identifier "__bfloat162float2" is undefined
+    return __bfloat162float2(*reinterpret_cast<__nv_bfloat162*>(&bits));
            ^
 1 error detected in the compilation of "cuda.cu"."""
 
@@ -187,7 +187,7 @@ def story() -> NativeClaude:
               "totalDurationMs": int(spent.total_seconds() * 1000), "totalTokens": 5_554, "totalToolUseCount": 1})
     t.tick(6.2)
 
-    t.phase("writing", "CUDA; a missing include, then it passes")
+    t.phase("writing", "CUDA; a misspelt intrinsic, then it passes")
     a, b = next(ids), next(ids)
     at = t.response([thinking(), text("Cold L2 and tiny shapes: one launch, vector loads, everything in registers. Writing it in CUDA."),
                      use(a, "Write", file_path=path, content=k.CUDA)], output=3_412, write=640)
@@ -201,13 +201,13 @@ def story() -> NativeClaude:
     t.result(b, "Exit code 1\n" + BUILD_ERROR, "Error: Exit code 1\n" + BUILD_ERROR, error=True, check="fail")
     t.tick(3.0)
     a, b = next(ids), next(ids)
-    fixed = t.replaced("solution.py", *k.CUDA_INCLUDE)
-    at = t.response([text("The bf16 intrinsics need their header."), use(a, "Edit", file_path=path, old_string=k.CUDA_INCLUDE[0], new_string=k.CUDA_INCLUDE[1], replace_all=False)],
+    fixed = t.replaced("solution.py", *k.CUDA_INTRINSIC)
+    at = t.response([text("The intrinsic is __bfloat1622float2; one 2 was missing."), use(a, "Edit", file_path=path, old_string=k.CUDA_INTRINSIC[0], new_string=k.CUDA_INTRINSIC[1], replace_all=False)],
                     output=190, write=702)
     t.mark_change(at[-1], "solution.py")
     t.tick(0.03)
     t.result(a, f"The file {path} has been updated successfully.",
-             {"filePath": path, "oldString": k.CUDA_INCLUDE[0], "newString": k.CUDA_INCLUDE[1], "originalFile": t.files["solution.py"], "structuredPatch": [], "userModified": False, "replaceAll": False})
+             {"filePath": path, "oldString": k.CUDA_INTRINSIC[0], "newString": k.CUDA_INTRINSIC[1], "originalFile": t.files["solution.py"], "structuredPatch": [], "userModified": False, "replaceAll": False})
     t.files["solution.py"] = fixed
     t.tick(1.7)
     t.response([use(b, "Bash", command="uv run python check.py", description="Run the check")], output=87, write=260)

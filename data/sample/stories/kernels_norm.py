@@ -117,6 +117,7 @@ CPP = "torch::Tensor unit_rms(torch::Tensor x, torch::Tensor gain, double eps);"
 
 SOURCE = r"""
 #include <ATen/cuda/CUDAContext.h>
+#include <cuda_bf16.h>
 #include <torch/extension.h>
 
 template <int THREADS>
@@ -132,7 +133,7 @@ __device__ __forceinline__ float block_sum(float v, float* smem) {
 }
 
 __device__ __forceinline__ float2 unpack(unsigned int bits) {
-  return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&bits));
+  return __bfloat162float2(*reinterpret_cast<__nv_bfloat162*>(&bits));
 }
 
 __device__ __forceinline__ unsigned int pack(float lo, float hi) {
@@ -223,5 +224,6 @@ class Model(nn.Module):
         return _ext.unit_rms(x.contiguous(), self.gain, EPS)
 ''' + INTERFACE
 
-CUDA_INCLUDE = ("#include <torch/extension.h>\n\ntemplate <int THREADS>\n__device__", "#include <cuda_bf16.h>\n#include <torch/extension.h>\n\ntemplate <int THREADS>\n__device__")
+# The intrinsic is called __bfloat1622float2: the first build stops there.
+CUDA_INTRINSIC = ("  return __bfloat162float2(*reinterpret_cast", "  return __bfloat1622float2(*reinterpret_cast")
 CUDA_1024 = ("      unit_rms_vec8<512, 4><<<count, 512, 0, stream>>>", "      unit_rms_vec8<1024, 2><<<count, 1024, 0, stream>>>")
