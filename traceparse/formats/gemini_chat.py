@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -32,9 +33,6 @@ from traceparse.formats.loose import (
     use_block,
 )
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 NAME = "gemini-chat"
 TITLE = "Gemini CLI session file (~/.gemini/tmp/<project>/chats/session-*.json or .jsonl)"

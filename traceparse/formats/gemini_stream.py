@@ -6,11 +6,13 @@ A text arrives in pieces (`delta`); they are joined into one event at the first 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from traceparse.formats import Knows
+from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
     add,
     answer_blocks,
@@ -28,11 +30,6 @@ from traceparse.formats.loose import (
     use_block,
 )
 from traceparse.model import Block, Event, Trace, Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from traceparse.formats.log import Head, Line, Log
 
 NAME = "gemini-stream"
 TITLE = "Gemini CLI event stream (gemini --output-format stream-json)"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from traceparse.formats import Group, Knows
+from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
     add,
     answer_blocks,
@@ -30,11 +32,6 @@ from traceparse.formats.loose import (
     use_block,
 )
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from traceparse.formats.log import Head, Line, Log
 
 NAME = "kimi-code"
 TITLE = "Kimi Code session (~/.kimi-code/sessions/*/*/agents/*/wire.jsonl with state.json)"

@@ -5,11 +5,13 @@ Both are OpenAI's message form with `think` parts; the file adds records whose r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from traceparse.formats import Knows
+from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
     answer_blocks,
     content_blocks,
@@ -22,11 +24,6 @@ from traceparse.formats.loose import (
     use_block,
 )
 from traceparse.model import Block, Event, Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from traceparse.formats.log import Head, Line, Log
 
 NAME = "kimi-print"
 TITLE = "Kimi CLI print mode (kimi --print --output-format stream-json) or session context.jsonl"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from traceparse.formats import Group, Knows, kimi_print
+from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
     add,
     answer_blocks,
@@ -28,11 +30,6 @@ from traceparse.formats.loose import (
     use_block,
 )
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from traceparse.formats.log import Head, Line, Log
 
 NAME = "kimi-wire"
 TITLE = "Kimi CLI session (~/.kimi/sessions/*/*/wire.jsonl with context.jsonl and subagents/)"
@@ -149,12 +146,14 @@ class _Reading:
             return
         if kind in ("TurnBegin", "SteerInput"):
             state.turn, state.step = state.turn + (kind == "TurnBegin"), 0 if kind == "TurnBegin" else state.step
-            event.role, event.blocks = "user", content_blocks(payload.get("user_input"))
+            event.blocks = content_blocks(payload.get("user_input"))
+            event.role = "user" if event.blocks else "system"
         elif kind == "StepBegin":
             state.step += 1
         elif kind in ("ContentPart", "TextPart", "ThinkPart"):
             event.blocks = content_blocks([payload]) if payload else []
-            self._assistant(event, state)
+            if payload:
+                self._assistant(event, state)
         elif kind == "ToolCall":
             self._call(event, state, payload)
         elif kind == "ToolResult":
@@ -185,10 +184,10 @@ class _Reading:
         event.role, event.response = "assistant", f"turn {state.turn} step {state.step}"
 
     def _call(self, event: Event, state: _Agent, payload: dict[str, Any]) -> None:
-        function = mapping(payload.get("function"))
-        self._assistant(event, state)
         if not payload:
             return
+        function = mapping(payload.get("function"))
+        self._assistant(event, state)
         arguments = function.get("arguments")
         event.blocks = [use_block(payload.get("id"), function.get("name"), arguments)]
         state.last_call, state.arguments = event, arguments if isinstance(arguments, str) else ""
@@ -207,9 +206,9 @@ class _Reading:
     def _result(event: Event, state: _Agent, payload: dict[str, Any]) -> None:
         call_id = string(payload.get("tool_call_id"))
         value = mapping(payload.get("return_value")) or mapping(payload.get("result"))
-        event.role = "tool"
         if not payload:
             return
+        event.role = "tool"
         output, note = value.get("output"), string(value.get("message"))
         is_error = value["is_error"] if isinstance(value.get("is_error"), bool) else None
         if note and (is_error or not output):

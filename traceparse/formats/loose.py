@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from traceparse.formats.blocks import cut_marked, flatten, tool_call
 from traceparse.formats.log import Line, Log
 from traceparse.model import Block, Event, ToolResult, Trace, Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from traceparse.formats import Knows
+from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import as_lower_bound, convert, instant, mapping, raw_text, string, unknown
 from traceparse.formats.opencode_parts import (
     cost_of,
@@ -17,11 +19,6 @@ from traceparse.formats.opencode_parts import (
     tool_blocks,
 )
 from traceparse.model import MAIN, Agent, Block, Event, Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from traceparse.formats.log import Head, Line, Log
 
 NAME = "opencode-events"
 TITLE = "OpenCode event stream (opencode run --format json)"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from traceparse.formats import Knows
+from traceparse.formats.log import Head, Log
 from traceparse.formats.loose import mapping, sequence, skip_record
 from traceparse.formats.opencode_parts import Message, Session, trace_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from traceparse.formats.log import Head, Log
-    from traceparse.model import Trace
+from traceparse.model import Trace
 
 NAME = "opencode-export"
 TITLE = "OpenCode session export (opencode export SESSION > file.json)"

@@ -7,7 +7,9 @@ A message of the assistant holds steps, each one API response between ``step-sta
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from traceparse.formats.loose import (
     add,
@@ -27,10 +29,6 @@ from traceparse.formats.loose import (
     whole,
 )
 from traceparse.model import MAIN, Agent, Block, Event, Role, Skip, Trace, Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
 
 _STRUCTURE = ("step-start", "step-finish")
 

@@ -12,20 +12,17 @@ import shutil
 import sqlite3
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from traceparse.formats import Group, Knows, trace_id_of
 from traceparse.formats.log import Head, Line, Log, tolerant
 from traceparse.formats.loose import mapping, skip_record, string
 from traceparse.formats.opencode_parts import Message, Session, trace_of, trees
+from traceparse.model import Trace
 from traceparse.sources import TruncatedStream
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from traceparse.model import Trace
 
 NAME = "opencode-store"
 TITLE = "OpenCode data folder (~/.local/share/opencode: opencode.db, storage/session, storage/message, storage/part)"
