@@ -45,7 +45,7 @@ def describe(trace_id: str, trace: Trace, *, source: str) -> dict[str, Any]:
     }
     if name:
         facts["start_local"] = name.start_local
-        facts["deck_generation"] = deck_generation(name.date, facts["bench"] or "")
+        facts["deck_generation"] = deck_generation(name.date, facts["bench"]) if facts["bench"] else None
     if cell:
         facts.update(
             board_score=cell.score, board_score_rescaled=cell.rescaled_score, board_correct=cell.correct, verdict=cell.verdict,
@@ -83,11 +83,19 @@ def _model(trace: Trace, name: RunName | None, cell: Cell | None) -> str | None:
 
 def _problem(trace: Trace, name: RunName | None, cell: Cell | None) -> dict[str, str | None]:
     if cell:
-        return {"bench": cell.bench, "problem": cell.problem, "problem_as_named": name.problem_as_named if name else cell.problem_as_named}
+        return {
+            "bench": cell.bench,
+            "problem": cell.problem,
+            "problem_as_named": name.problem_as_named if name else cell.problem_as_named,
+        }
     if name:
         return {"bench": name.bench, "problem": name.problem, "problem_as_named": name.problem_as_named}
     named = _text(trace, "problem")
-    return {"bench": _text(trace, "bench"), "problem": canonical_problem(named, _text(trace, "bench")) if named else None, "problem_as_named": named}
+    return {
+        "bench": _text(trace, "bench"),
+        "problem": canonical_problem(named, _text(trace, "bench")) if named else None,
+        "problem_as_named": named,
+    }
 
 
 def _gpu(trace_id: str, trace: Trace, cell: Cell | None) -> dict[str, str | None]:

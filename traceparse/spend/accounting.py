@@ -31,11 +31,17 @@ def add_estimates(frames: Frames) -> Frames:
     ]
     blocks = blocks.with_columns(pl.Series("est_tokens", count(texts), dtype=pl.Int64))
     visible = (
-        blocks.filter(pl.col("turn").is_not_null() & (pl.col("role") == "assistant") & pl.col("kind").is_in(OUTPUT_KINDS))
+        blocks.filter(
+            pl.col("turn").is_not_null() & (pl.col("role") == "assistant") & pl.col("kind").is_in(OUTPUT_KINDS)
+        )
         .group_by("trace_id", "turn")
         .agg(pl.col("est_tokens").sum())
     )
-    turns = turns.drop("est_tokens").join(visible, on=["trace_id", "turn"], how="left", maintain_order="left").with_columns(pl.col("est_tokens").fill_null(0))
+    turns = (
+        turns.drop("est_tokens")
+        .join(visible, on=["trace_id", "turn"], how="left", maintain_order="left")
+        .with_columns(pl.col("est_tokens").fill_null(0))
+    )
     per_run = turns.group_by("trace_id").agg(pl.col("est_tokens").sum())
     runs = runs.drop("est_tokens").join(per_run, on="trace_id", how="left", maintain_order="left")
     return frames | {"blocks": blocks, "turns": turns, "runs": runs}
@@ -50,10 +56,10 @@ def add_spend(frames: Frames) -> Frames:
         turns = by_trace.get((run["trace_id"],))
         rows = list(turns.iter_rows(named=True)) if turns is not None else []
         spend, basis = run_spend(run, rows)
-        shares = turn_spend(spend, basis, run, rows)
+        shares = turn_spend(spend, basis, rows)
         per_turn, per_run = _cost(run, rows, shares, basis)
         cum = 0
-        for row, share, usd in zip(rows, shares, per_turn, strict=True):
+        for share, usd in zip(shares, per_turn, strict=True):
             cum += share or 0
             turn_rows.append({"spend_tokens": share, "cum_spend_tokens": cum if share is not None else None,
                               "spend_basis": basis, "cost_usd": usd})  # fmt: skip
@@ -89,7 +95,7 @@ def run_spend(run: dict[str, Any], turns: list[dict[str, Any]]) -> tuple[int | N
     return (seen, "estimated") if seen is not None else (None, None)
 
 
-def turn_spend(spend: int | None, basis: str | None, run: dict[str, Any], turns: list[dict[str, Any]]) -> list[int | None]:
+def turn_spend(spend: int | None, basis: str | None, turns: list[dict[str, Any]]) -> list[int | None]:
     """The turns' shares of the run's spend; they sum to it exactly.
 
     Reported per-response outputs are the shares themselves; any other total is spread in proportion to the turns' own
@@ -105,7 +111,9 @@ def turn_spend(spend: int | None, basis: str | None, run: dict[str, Any], turns:
     return list(allot(spend, weights))
 
 
-def _cost(run: dict[str, Any], turns: list[dict[str, Any]], shares: list[int | None], basis: str | None) -> tuple[list[float | None], dict[str, Any]]:
+def _cost(
+    run: dict[str, Any], turns: list[dict[str, Any]], shares: list[int | None], basis: str | None
+) -> tuple[list[float | None], dict[str, Any]]:
     """List-price equivalents. Null without prompt counts or a price: an output alone is no cost of a run."""
     nothing: dict[str, Any] = {"cost_usd": None, "price_basis": None, "cost_low_usd": None, "cost_high_usd": None}
     unpriced: list[float | None] = [None] * len(turns)
@@ -113,22 +121,42 @@ def _cost(run: dict[str, Any], turns: list[dict[str, Any]], shares: list[int | N
         return unpriced, nothing
     date = _date(run)
     figure = "logged output" if basis == "reported" else f"{basis} output" if basis else "no output figure"
-    priced = [prices.price_for(turn["model"] or run["model"], run["harness"], date) for turn in turns]
+    main = prices.price_for(run["model"], run["harness"], date)
+    # A turn may name only a slot of the harness; a subagent's turn names its own model.
+    priced = [
+        (prices.price_for(turn["model"], run["harness"], date) if turn["model"] else None) or main for turn in turns
+    ]
     if not any(priced):
         return unpriced, nothing
     covered = sum(turn["input_tokens"] or 0 for turn in turns) == run["input_tokens"]
     if not covered:  # the log's totals hold requests that no record shows: price the totals, spread them by spend
-        price = prices.price_for(run["model"], run["harness"], date)
-        if price is None:
+        if main is None:
             return unpriced, nothing
-        usage = Usage(run["uncached_input_tokens"], run["cache_read_tokens"], run["cache_write_tokens"], None, sum(n or 0 for n in shares) if basis else None)
-        whole = prices.cost(usage, price, whole_run=True)
+        usage = Usage(
+            run["uncached_input_tokens"],
+            run["cache_read_tokens"],
+            run["cache_write_tokens"],
+            None,
+            sum(n or 0 for n in shares) if basis else None,
+        )
+        whole = prices.cost(usage, main, whole_run=True)
         total = sum(n or 0 for n in shares)
         spread = [whole.usd * (n or 0) / total if whole.usd is not None and total else None for n in shares]
-        return spread, {"cost_usd": whole.usd, "price_basis": f"{whole.basis}; {figure}; run totals", "cost_low_usd": whole.low_usd, "cost_high_usd": whole.high_usd}
+        return spread, {
+            "cost_usd": whole.usd,
+            "price_basis": f"{whole.basis}; {figure}; run totals",
+            "cost_low_usd": whole.low_usd,
+            "cost_high_usd": whole.high_usd,
+        }
     costs = []
     for turn, price, share in zip(turns, priced, shares, strict=True):
-        usage = Usage(turn["uncached_input_tokens"], turn["cache_read_tokens"], turn["cache_write_tokens"], turn["cache_write_1h_tokens"], share)
+        usage = Usage(
+            turn["uncached_input_tokens"],
+            turn["cache_read_tokens"],
+            turn["cache_write_tokens"],
+            turn["cache_write_1h_tokens"],
+            share,
+        )
         costs.append(prices.cost(usage, price) if price is not None and turn["input_tokens"] is not None else None)
     known = [c for c in costs if c is not None]
     asked = [turn for turn in turns if turn["input_tokens"] is not None]

@@ -1,0 +1,34 @@
+"""What all tests share: the folder of real traces where it exists, small log writers, a fresh working directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real traces and hand-made answers; tests that use it skip where it is absent."""
+    if not (SHARED / "traces").is_dir():
+        pytest.skip("no ../shared beside the checkout")
+    return SHARED
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, so that data/loaded of the checkout is never touched."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_lines(path: Path, *records: object) -> Path:
+    """Write records as JSON lines; bytes go in as they are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [record if isinstance(record, bytes) else json.dumps(record).encode() + b"\n" for record in records]
+    path.write_bytes(b"".join(lines))
+    return path

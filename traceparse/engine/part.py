@@ -1,0 +1,179 @@
+"""One part: its traces read, assembled and analysed, and its tables written. Runs in worker processes; knows no plan."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from traceparse import store, tables
+from traceparse.analysis import across_runs, analyse
+from traceparse.assemble import Run, assemble
+from traceparse.describe import describe, trusts_error_flags
+from traceparse.engine.plan import Group, Options
+from traceparse.errors import TraceparseError
+from traceparse.formats import by_name, detect
+from traceparse.formats.log import Log
+from traceparse.schema import SKIPPED, TRACE_TABLES
+from traceparse.sources import Listing
+from traceparse.store import TraceMark
+from traceparse.tables import Frames
+
+ONE_FILE = ("runs", "roi_runs", "skipped")
+"""Small tables, some with columns that compare runs: written as one file, anew at every load."""
+
+
+class Job(msgspec.Struct):
+    """One part to build: `fresh` groups are read, rows of `kept` traces come from the tables in `old`."""
+
+    number: int
+    groups: list[Group]
+    kept: dict[str, TraceMark]
+    old: str | None
+    out: str
+    source: str
+    options: Options
+
+
+class Built(msgspec.Struct):
+    """What building one part gave."""
+
+    number: int
+    marks: list[TraceMark]
+    counts: dict[str, int]
+
+
+def build_part(job: Job) -> Built:
+    """Read, assemble and analyse the traces of one part and write its tables (runs in a worker process)."""
+    runs: list[tuple[str, dict[str, Any], Run]] = []
+    marks: list[TraceMark] = []
+    unread: list[dict[str, Any]] = []
+    for item in job.groups:
+        if item.trace_id in job.kept:
+            marks.append(job.kept[item.trace_id])
+            continue
+        ids: list[str] = []
+        found: str | None = None
+        log = Log(item.trace_id, item.members, strict=job.options.strict)
+        try:
+            reader = by_name(job.options.format) if job.options.format else detect(item.members[0])
+            if reader is None:
+                unread.append(_no_block(item, "unsupported", "by_design", "no reader knows this file"))
+            else:
+                found = reader.NAME
+                for trace in reader.read(log):
+                    trace_id = f"{item.trace_id}#{trace.part}" if trace.part else item.trace_id
+                    facts = describe(
+                        trace_id,
+                        trace,
+                        source=f"{job.source}/{item.members[0].path}" if item.members[0].path else job.source,
+                    )
+                    facts.update(source_bytes=item.n_bytes, source_sha256=item.sha256)
+                    runs.append(
+                        (
+                            trace_id,
+                            facts,
+                            assemble(trace, trust_error_flags=trusts_error_flags(trace, facts["harness"])),
+                        )
+                    )
+                    ids.append(trace_id)
+        except TraceparseError as error:
+            if job.options.strict:
+                raise
+            unread.append(_no_block(item, "unreadable", "dropped", str(error)))
+        except Exception as error:
+            if job.options.strict:
+                raise
+            # One trace that trips over a fault of ours must not cost the other hundreds; the summary names it.
+            unread.append(_no_block(item, "reader_fault", "dropped", f"{type(error).__name__}: {error}"))
+        marks.append(TraceMark(item.trace_id, item.marks, ids, found))
+    frames = analyse(tables.frames(runs), job.options.tokens, job.options.analysis)
+    if unread:
+        frames["skipped"] = pl.concat([frames["skipped"], pl.DataFrame(unread, schema=tables.dtypes(SKIPPED))])
+    if job.kept and job.old:
+        frames = _with_kept(frames, job, marks)
+    counts = {}
+    for name in TRACE_TABLES:
+        data = frames.get(name, tables.empty(name))
+        tables.check(name, data)
+        store.write_parquet(data, part_file(Path(job.out), name, job.number))
+        counts[name] = data.height
+    return Built(job.number, marks, counts)
+
+
+def _no_block(item: Group, reason: str, kind: str, why: str) -> dict[str, Any]:
+    return {"trace_id": item.trace_id, "file": 0, "record": 0, "reason": reason, "byte_offset": 0, "n_bytes": item.n_bytes,
+            "kind": kind, "snippet": why[:500]}  # fmt: skip
+
+
+def _with_kept(frames: Frames, job: Job, marks: list[TraceMark]) -> Frames:
+    """Add the rows of unchanged traces from the tables that stand, in the order of the part."""
+    order, wanted = _ids(marks), _ids(job.kept.values())
+    place = pl.DataFrame(
+        {"trace_id": order, "_place": range(len(order))}, schema={"trace_id": pl.String, "_place": pl.Int64}
+    )
+    merged = {}
+    for name in TRACE_TABLES:
+        kept = store.scan(Path(job.old or ""), name).filter(pl.col("trace_id").is_in(wanted)).collect()
+        fresh = frames.get(name)
+        both = pl.concat([fresh, kept], how="diagonal_relaxed") if fresh is not None and fresh.height else kept
+        merged[name] = (
+            both.join(place, on="trace_id", how="left", maintain_order="left")
+            .sort("_place", maintain_order=True)
+            .drop("_place")
+        )
+    return merged
+
+
+def link_part(folder: Path, new: Path, old_number: int, number: int, marks: list[TraceMark]) -> Built:
+    """Take a part over as it stands; its rows of the tables that are one file are copied out of them."""
+    wanted = _ids(marks)
+    counts = {}
+    for name in TRACE_TABLES:
+        path = part_file(folder, name, old_number)
+        if name in ONE_FILE:
+            data = store.scan(folder, name).filter(pl.col("trace_id").is_in(wanted)).collect()
+            store.write_parquet(data, part_file(new, name, number))
+            counts[name] = data.height
+        else:
+            store.link(path, part_file(new, name, number))
+            counts[name] = pl.scan_parquet(path).select(pl.len()).collect().item()
+    return Built(number, marks, counts)
+
+
+def _ids(marks: Iterable[TraceMark]) -> list[str]:
+    """Keys under which the rows of these files stand; a file without a trace has its own name there."""
+    return [i for mark in marks for i in (mark.trace_ids or [mark.group])]
+
+
+def part_file(folder: Path, name: str, number: int) -> Path:
+    """Parts of the tables that end as one file lie in a side folder; `_finish` makes one file of them."""
+    return folder / (f".parts/{name}" if name in ONE_FILE else name) / f"{number:05d}.parquet"
+
+
+def finish(new: Path, twins: dict[str, str], listing: Listing) -> None:
+    """Write the tables that look across runs, as one file each."""
+    gathered = {name: _gathered(new, name) for name in ONE_FILE}
+    if twins or listing.skipped:
+        sizes = {member.path: member.n_bytes for member in listing.members}
+        rows = [
+            {"trace_id": path, "file": 0, "record": 0, "reason": "duplicate", "byte_offset": 0, "n_bytes": sizes[path],
+             "kind": "by_design", "snippet": f"same content as {twin}"} for path, twin in twins.items()
+        ] + [
+            {"trace_id": path, "file": 0, "record": 0, "reason": reason, "byte_offset": 0, "n_bytes": 0, "kind": "dropped",
+             "snippet": "the source could not list this file"} for path, reason in listing.skipped
+        ]  # fmt: skip
+        gathered["skipped"] = pl.concat([gathered["skipped"], pl.DataFrame(rows, schema=tables.dtypes(SKIPPED))])
+    for name, data in across_runs(gathered).items():
+        tables.check(name, data)
+        store.write_parquet(data, new / f"{name}.parquet")
+    shutil.rmtree(new / ".parts", ignore_errors=True)
+
+
+def _gathered(new: Path, name: str) -> pl.DataFrame:
+    paths = sorted((new / ".parts" / name).glob("*.parquet"))
+    return pl.concat([pl.read_parquet(path) for path in paths]) if paths else tables.empty(name)

@@ -1,0 +1,67 @@
+"""What was loaded and how sure it is, in a few lines: for the end of `load`, the report's head and the notebooks. Prints nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from traceparse.dataset import Dataset
+
+
+def summarise(data: Dataset) -> list[tuple[str, str]]:
+    """Label and text of each line; every figure is counted from the tables."""
+    runs, skipped, counts = data.table("runs"), data.table("skipped"), data.manifest.counts
+    n = runs.height
+    lines = [
+        ("source", data.manifest.source),
+        ("tables", str(data.folder)),
+        ("traces", f"{n:,}" + _plural_note(runs["duplicate_of"].drop_nulls().len(), "of them another form of a run")),
+        ("rows", ", ".join(f"{counts[name]:,} {label}" for name, label in
+                           (("turns", "turns"), ("blocks", "blocks"), ("tool_calls", "tool calls")) if name in counts)),
+        ("formats", coverage(runs, "format")),
+        ("input tokens", coverage(runs, "usage_basis")),
+        ("output tokens", coverage(runs, "output_basis")),
+    ]  # fmt: skip
+    if runs["spend_basis"].null_count() < n:
+        spend = runs["spend_tokens"].sum()
+        lines.append(("spend", f"{spend:,} output tokens; runs by basis: {coverage(runs, 'spend_basis')}"))
+        priced = runs["cost_usd"].drop_nulls()
+        lines.append(
+            (
+                "cost",
+                f"{priced.len()} of {n} runs priced, {priced.sum():,.2f} USD at list prices"
+                if priced.len()
+                else "no run could be priced",
+            )
+        )
+    lines.append(("clock", coverage(runs, "time_basis")))
+    if runs["score"].null_count() < n:
+        lines.append(("scores", f"{n - runs['score'].null_count()} of {n} runs with an official score in the trace"))
+    lines.append(("skipped", skipped_line(skipped)))
+    return lines
+
+
+def coverage(runs: pl.DataFrame, column: str) -> str:
+    """How many runs hold which value, most frequent first; null reads "unknown"."""
+    tally = runs.group_by(pl.col(column).fill_null("unknown")).len().sort("len", column, descending=[True, False])
+    return ", ".join(f"{value} {count}" for value, count in tally.iter_rows())
+
+
+def skipped_line(skipped: pl.DataFrame) -> str:
+    """One line on what gave no block: what was lost first, then what was repaired or left out by design."""
+    if not skipped.height:
+        return "nothing"
+    parts = []
+    for kind, label in (("dropped", "lost"), ("repaired", "read after a repair"), ("by_design", "left out by design")):
+        tally = skipped.filter(pl.col("kind") == kind).group_by("reason").len().sort("len", descending=True)
+        if tally.height:
+            parts.append(
+                f"{tally['len'].sum()} {label} ({', '.join(f'{reason} {count}' for reason, count in tally.iter_rows())})"
+            )
+    return "; ".join(parts) + "; see `traceparse show skipped`"
+
+
+def _plural_note(count: int, text: str) -> str:
+    return f", {count} {text}" if count else ""
