@@ -420,3 +420,27 @@ def test_the_generator_writes_the_committed_bytes(tmp_path: Path, monkeypatch: p
         assert gzip.decompress(ours) == gzip.decompress(theirs) if name.suffix == ".gz" else ours == theirs, (
             f"run data/sample/make_sample.py: {name} has changed"
         )
+
+
+def test_the_readme_states_the_truth_files_figures() -> None:
+    counts, usage = {}, {}
+    for line in (SAMPLE / "README.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] in PATHS:
+            (counts if len(cells) == 7 else usage)[cells[0]] = cells[1:]
+    assert set(counts) == set(PATHS)
+    for stem, row in counts.items():
+        want = truth(stem)
+        assert row == [
+            str(want["n_records"]),
+            str(want["usage"]["responses"] or "–"),
+            str(want["n_tool_calls"]),
+            "".join("+" if check["result"] == "pass" else "-" for check in want["checks"]),
+            " ".join(f"{score['value']:.4f}" for score in want["scores"]) or "–",
+            str(len(want["solution_changes"])),
+        ]
+    told = {stem: want for stem in PATHS if (want := truth(stem)["usage"])["basis"] != "none"}
+    assert usage == {
+        stem: [str(want[name]) for name in ("input", "cache_read", "cache_write", "output")]
+        for stem, want in told.items()
+    }

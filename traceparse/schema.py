@@ -14,7 +14,15 @@ SCHEMA_VERSION = 1
 
 DType = Literal["str", "i64", "f64", "bool", "datetime", "list[f64]"]
 
-_UNITS = {"_s": "s", "_ms": "ms", "_usd": "USD", "_bytes": "B", "_tokens": "tokens", "_chars": "characters", "_lines": "lines"}
+_UNITS = {
+    "_s": "s",
+    "_ms": "ms",
+    "_usd": "USD",
+    "_bytes": "B",
+    "_tokens": "tokens",
+    "_chars": "characters",
+    "_lines": "lines",
+}
 
 
 class Column(NamedTuple):
@@ -45,7 +53,14 @@ class Table(NamedTuple):
         return [column.name for column in self.columns]
 
 
-_TYPES: dict[str, DType] = {"str": "str", "i64": "i64", "f64": "f64", "bool": "bool", "datetime": "datetime", "floats": "list[f64]"}
+_TYPES: dict[str, DType] = {
+    "str": "str",
+    "i64": "i64",
+    "f64": "f64",
+    "bool": "bool",
+    "datetime": "datetime",
+    "floats": "list[f64]",
+}
 
 
 def _table(name: str, grain: str, key: str, columns: str) -> Table:
@@ -58,7 +73,11 @@ def _table(name: str, grain: str, key: str, columns: str) -> Table:
     return Table(name, grain, tuple(key.split()), tuple(parsed))
 
 
-RUNS = _table("runs", "one row per trace", "trace_id", """
+RUNS = _table(
+    "runs",
+    "one row per trace",
+    "trace_id",
+    """
 trace_id: str the trace's path inside its source without .jsonl/.json/.db/.sqlite and .gz/.zst; key of every table
 run_id: str? the file's stem when it has the benchmark's form YYYYMMDD_HHMMSS_harness_model_problem
 bench: str? hard, mega or cuda, by the problem's deck or the board
@@ -117,9 +136,14 @@ verdict: str? published verdict of the board's owner
 failure_reason: str? published reason of a failure
 correct: bool? outcome of the last official check in the trace
 framework: str? of the final kernel: ptx, cutlass, wmma, cuda, triton, cute-dsl, torch or unknown
-""")
+""",
+)
 
-TURNS = _table("turns", "one row per model response", "trace_id turn", """
+TURNS = _table(
+    "turns",
+    "one row per model response",
+    "trace_id turn",
+    """
 trace_id: str key of the run
 turn: i64 0-based
 agent: str main, or the subagent's id
@@ -157,9 +181,14 @@ n_tool_calls: i64 calls in this turn
 silent: bool no text for a reader
 activity: str? what the turn did (orient … report)
 phase: str? profiling, writing, tuning or closing
-""")
+""",
+)
 
-BLOCKS = _table("blocks", "one row per content block, in file order", "trace_id block", """
+BLOCKS = _table(
+    "blocks",
+    "one row per content block, in file order",
+    "trace_id block",
+    """
 trace_id: str key of the run
 block: i64 0-based
 file: i64 index of the file (0 = main)
@@ -173,9 +202,14 @@ text: str the content; for tool_use the arguments as JSON
 n_chars: i64 length of text
 est_tokens: i64? tokenised length (o200k_base), an estimate for models that are not OpenAI's
 truncated: bool the log says that it cut the text
-""")
+""",
+)
 
-TOOL_CALLS = _table("tool_calls", "one row per call, paired with its result", "trace_id call", """
+TOOL_CALLS = _table(
+    "tool_calls",
+    "one row per call, paired with its result",
+    "trace_id call",
+    """
 trace_id: str key of the run
 call: i64 0-based
 turn: i64 the response that made the call
@@ -197,9 +231,14 @@ exit_code: i64? exit status of the process, as a field or printed by the harness
 duration_s: f64? run time of the tool where the log states it
 truncated: bool the log cut the arguments or the result
 activity: str? what the call did
-""")
+""",
+)
 
-KERNELS = _table("kernels", "one row per version of a kernel source file the agent produced", "trace_id version", """
+KERNELS = _table(
+    "kernels",
+    "one row per version of a kernel source file the agent produced",
+    "trace_id version",
+    """
 trace_id: str key of the run
 version: i64 0-based over all files of the run
 solution_version: i64? counted from 1 over the changes of the solution file
@@ -220,9 +259,14 @@ parent_version: i64? the version of the same file before it
 added_lines: i64? lines added against the parent
 removed_lines: i64? lines removed against the parent
 is_final: bool the last version of its file
-""")
+""",
+)
 
-SCORES = _table("scores", "one row per figure that a check or benchmark printed in the trace", "trace_id obs", """
+SCORES = _table(
+    "scores",
+    "one row per figure that a check or benchmark printed in the trace",
+    "trace_id obs",
+    """
 trace_id: str key of the run
 obs: i64 0-based
 turn: i64 the response whose call printed it
@@ -237,9 +281,14 @@ official: bool printed by the problem's own script on the agent's solution
 kernel_version: i64? kernels.version of the latest change of the solution or its side files before it ran
 solution_version: i64? number of changes of the solution file before it ran
 message: str? a failure's reason
-""")
+""",
+)
 
-PHASES = _table("phases", "contiguous segments that cover the run's turns", "trace_id segment", """
+PHASES = _table(
+    "phases",
+    "contiguous segments that cover the run's turns",
+    "trace_id segment",
+    """
 trace_id: str key of the run
 segment: i64 0-based
 phase: str profiling, writing, tuning or closing
@@ -252,9 +301,14 @@ share_turns: f64 of the run's turns
 share_spend: f64? of the run's spend
 share_time: f64? of the run's time
 evidence: str what decided it
-""")
+""",
+)
 
-ROI = _table("roi", "the score-per-token ladder: one row per official score observation", "trace_id step", """
+ROI = _table(
+    "roi",
+    "the score-per-token ladder: one row per official score observation",
+    "trace_id step",
+    """
 trace_id: str key of the run
 step: i64 0-based
 obs: i64 row of scores
@@ -275,20 +329,35 @@ cum_s: f64? time up to this observation
 cum_usd: f64? cost up to this observation
 roi: f64? delta_best per 1,000 spend tokens; null when no token lies between
 share_of_final: f64? score over the final best
-""")
+""",
+)
 
-_MARKS = "first_correct to_90 to_95 to_99 frugal_stop overspend".split()
+_MARKS = ("first_correct", "to_90", "to_95", "to_99", "frugal_stop", "overspend")
 _MARK_MEANING = {
-    "first_correct": "first official score of a version that passes its check", "to_90": "first counting score at 90 % of the final best",
-    "to_95": "first counting score at 95 % of the final best", "to_99": "first counting score at 99 % of the final best",
-    "frugal_stop": "first observation within 1 % of the final best", "overspend": "what came after the frugal stop",
+    "first_correct": "first official score of a version that passes its check",
+    "to_90": "first counting score at 90 % of the final best",
+    "to_95": "first counting score at 95 % of the final best",
+    "to_99": "first counting score at 99 % of the final best",
+    "frugal_stop": "first observation within 1 % of the final best",
+    "overspend": "what came after the frugal stop",
 }
 _MARK_COLUMNS = "\n".join(
-    f"{mark}_{part}: {kind} {_MARK_MEANING[mark]}: {what}" for mark in _MARKS
-    for part, kind, what in (("turn", "i64?", "turn"), ("tokens", "i64?", "spend"), ("s", "f64?", "time"), ("usd", "f64?", "cost"),
-                             ("share", "f64?", "share of the run's spend")))
+    f"{mark}_{part}: {kind} {_MARK_MEANING[mark]}: {what}"
+    for mark in _MARKS
+    for part, kind, what in (
+        ("turn", "i64?", "turn"),
+        ("tokens", "i64?", "spend"),
+        ("s", "f64?", "time"),
+        ("usd", "f64?", "cost"),
+        ("share", "f64?", "share of the run's spend"),
+    )
+)
 
-ROI_RUNS = _table("roi_runs", "one row per run with an official score", "trace_id", f"""
+ROI_RUNS = _table(
+    "roi_runs",
+    "one row per run with an official score",
+    "trace_id",
+    f"""
 trace_id: str key of the run
 {_MARK_COLUMNS}
 final_score: f64? last counting score
@@ -300,9 +369,14 @@ n_reverts: i64 versions that restore an earlier text
 rank_score: i64? rank by score on its problem, gpu and generation
 rank_roi: i64? rank by score per token on the same
 on_front: bool? on the Pareto front of score over spend of the same
-""")
+""",
+)
 
-CLOCK = _table("clock", "one row per piece of clock evidence", "trace_id anchor", """
+CLOCK = _table(
+    "clock",
+    "one row per piece of clock evidence",
+    "trace_id anchor",
+    """
 trace_id: str key of the run
 anchor: i64 0-based
 record: i64 line that shows it
@@ -312,9 +386,14 @@ bound: str exact, not_before or not_after
 zone_basis: str how the zone was decided
 used: bool a fixed point of the run's clock
 text: str the evidence itself
-""")
+""",
+)
 
-FINDINGS = _table("findings", "one row per audit finding", "finding", """
+FINDINGS = _table(
+    "findings",
+    "one row per audit finding",
+    "finding",
+    """
 trace_id: str? key of the run; null for a solution file without a trace
 finding: i64 0-based
 rule: str identifier of the rule
@@ -324,9 +403,14 @@ record: i64? line of the trace
 line: i64? line of the source
 evidence: str the text itself, at most 500 characters
 message: str what it means
-""")
+""",
+)
 
-SKIPPED = _table("skipped", "one row per record that gave no block, or was only partly understood", "trace_id file record reason", """
+SKIPPED = _table(
+    "skipped",
+    "one row per record that gave no block, or was only partly understood",
+    "trace_id file record reason",
+    """
 trace_id: str key of the run, or the path of a file that is no trace
 file: i64 index of the file (0 = main)
 record: i64 0-based line of the file
@@ -335,9 +419,14 @@ byte_offset: i64 of the record's first byte in the decompressed file
 n_bytes: i64 length of the record
 kind: str dropped, repaired or by_design; --strict stops on dropped only
 snippet: str the record's first characters
-""")
+""",
+)
 
-RERUNS = _table("reruns", "one row per kernel, GPU and shape measured here", "rerun shape", """
+RERUNS = _table(
+    "reruns",
+    "one row per kernel, GPU and shape measured here",
+    "rerun shape",
+    """
 trace_id: str? key of the run; null for a bare file
 rerun: i64 number of the re-run
 run_at: datetime when it started
@@ -374,9 +463,14 @@ outcome: str reproduced, ran, differs, fails_check, build_error, arch_mismatch, 
 message: str? the reason in one line
 kernel_names: str? kernels that really ran, comma separated
 log_path: str? output of the child process
-""")
+""",
+)
 
-BOARDS = _table("boards", "one row per published cell", "bench gpu run_id", """
+BOARDS = _table(
+    "boards",
+    "one row per published cell",
+    "bench gpu run_id",
+    """
 bench: str hard, mega or cuda
 gpu: str? key of the board's GPU; null for a run that was only audited, on a GPU not stated
 measured_gpu: str? key of the GPU the audit says it was measured on, where that is stated
@@ -402,13 +496,43 @@ deck_generation: str? rules in force at the run's date
 shape_ms: floats? published time of each shape
 shape_fraction: floats? published fraction of each shape, on the peaks of score; for a speedup the one of each context
 source: str published files that know the run, joined by +
-""")
+""",
+)
 
-TABLES: dict[str, Table] = {table.name: table for table in (
-    RUNS, TURNS, BLOCKS, TOOL_CALLS, KERNELS, SCORES, PHASES, ROI, ROI_RUNS, CLOCK, SKIPPED, BOARDS, RERUNS, FINDINGS)}
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        RUNS,
+        TURNS,
+        BLOCKS,
+        TOOL_CALLS,
+        KERNELS,
+        SCORES,
+        PHASES,
+        ROI,
+        ROI_RUNS,
+        CLOCK,
+        SKIPPED,
+        BOARDS,
+        RERUNS,
+        FINDINGS,
+    )
+}
 """All tables by name."""
 
-TRACE_TABLES = ("runs", "turns", "blocks", "tool_calls", "kernels", "scores", "phases", "roi", "roi_runs", "clock", "skipped")
+TRACE_TABLES = (
+    "runs",
+    "turns",
+    "blocks",
+    "tool_calls",
+    "kernels",
+    "scores",
+    "phases",
+    "roi",
+    "roi_runs",
+    "clock",
+    "skipped",
+)
 """Tables that `load` writes, one set of rows per trace."""
 
 KEPT_TABLES = ("reruns", "findings")

@@ -89,12 +89,21 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
-        raise StoreError("no loaded data here", place=str(folder), todo="load some: traceparse load SOURCE, or traceparse load sample") from None
+        raise StoreError(
+            "no loaded data here",
+            place=str(folder),
+            todo="load some: traceparse load SOURCE, or traceparse load sample",
+        ) from None
     except (OSError, msgspec.MsgspecError) as error:
-        raise StoreError(f"the manifest cannot be read: {error}", place=str(path), todo="load the data again") from error
+        raise StoreError(
+            f"the manifest cannot be read: {error}", place=str(path), todo="load the data again"
+        ) from error
     if found.schema_version != SCHEMA_VERSION:
         raise StoreError(
-            f"tables have schema version {found.schema_version}", place=str(path), expected=str(SCHEMA_VERSION), todo="load the data again"
+            f"tables have schema version {found.schema_version}",
+            place=str(path),
+            expected=str(SCHEMA_VERSION),
+            todo="load the data again",
         )
     return found
 
@@ -111,7 +120,9 @@ def scan(folder: Path, name: str) -> pl.LazyFrame:
     try:
         return pl.scan_parquet(paths, missing_columns="insert", extra_columns="ignore", schema=_schema_of(paths, name))
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise StoreError(f"the table cannot be read: {error}", place=f"{folder}/{name}", todo="load the data again") from error
+        raise StoreError(
+            f"the table cannot be read: {error}", place=f"{folder}/{name}", todo="load the data again"
+        ) from error
 
 
 def _schema_of(paths: list[Path], name: str) -> pl.Schema:
@@ -161,7 +172,11 @@ def disk_error(error: Exception, path: Path) -> StoreError:
     """The one-line error for a failed write."""
     full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
     what = "the disk is full" if full else f"cannot write: {error}"
-    return StoreError(what, place=str(path), todo="free some room, or choose another place with --out" if full else "choose another place with --out")
+    return StoreError(
+        what,
+        place=str(path),
+        todo="free some room, or choose another place with --out" if full else "choose another place with --out",
+    )
 
 
 @contextmanager
@@ -175,7 +190,11 @@ def replacement(folder: Path) -> Iterator[Path]:
     """
     recover(folder)
     if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir() if folder.is_dir() else [folder]):
-        raise StoreError("the place holds files that are no loaded data set", place=str(folder), todo="choose another place with --out")
+        raise StoreError(
+            "the place holds files that are no loaded data set",
+            place=str(folder),
+            todo="choose another place with --out",
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = (folder.parent / f".{folder.name}.lock").open("w")
@@ -184,7 +203,9 @@ def replacement(folder: Path) -> Iterator[Path]:
             shutil.rmtree(dead, ignore_errors=True)
         new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.new-"))
     except BlockingIOError:
-        raise StoreError("another load is writing here", place=str(folder), todo="wait for it, or choose another place with --out") from None
+        raise StoreError(
+            "another load is writing here", place=str(folder), todo="wait for it, or choose another place with --out"
+        ) from None
     except OSError as error:
         raise disk_error(error, folder) from error
     try:
@@ -228,7 +249,10 @@ def _swap(new: Path, folder: Path) -> None:
         return
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
-        if hasattr(libc, "renameat2") and libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(folder), _RENAME_EXCHANGE) == 0:
+        if (
+            hasattr(libc, "renameat2")
+            and libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(folder), _RENAME_EXCHANGE) == 0
+        ):
             return
     aside = _aside(folder)
     folder.rename(aside)
@@ -264,4 +288,7 @@ def last_loaded() -> Path:
     try:
         return Path((LOADED / _LAST).read_text())
     except OSError:
-        raise StoreError("nothing is loaded here yet", todo="run: traceparse load SOURCE (or: traceparse load sample), or name a folder with --data") from None
+        raise StoreError(
+            "nothing is loaded here yet",
+            todo="run: traceparse load SOURCE (or: traceparse load sample), or name a folder with --data",
+        ) from None

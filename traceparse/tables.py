@@ -61,7 +61,9 @@ def conform(name: str, data: pl.DataFrame) -> pl.DataFrame:
     types = dtypes(TABLES[name])
     added = [pl.lit(None, dtype).alias(key) for key, dtype in types.items() if key not in data.columns]
     extra = [column for column in data.columns if column not in types]
-    return data.with_columns(added).select([pl.col(key).cast(dtype) for key, dtype in types.items()] + [pl.col(c) for c in extra])
+    return data.with_columns(added).select(
+        [pl.col(key).cast(dtype) for key, dtype in types.items()] + [pl.col(c) for c in extra]
+    )
 
 
 def frames(runs: Sequence[tuple[str, dict[str, Any], Run]]) -> Frames:
@@ -97,7 +99,9 @@ def check(name: str, data: pl.DataFrame) -> None:
             raise StoreError(f"column {column.name} is missing", place=f"table {name}")
         if data.schema[column.name] != DTYPES[column.dtype]:
             raise StoreError(
-                f"column {column.name} has type {data.schema[column.name]}", place=f"table {name}", expected=str(DTYPES[column.dtype])
+                f"column {column.name} has type {data.schema[column.name]}",
+                place=f"table {name}",
+                expected=str(DTYPES[column.dtype]),
             )
         if not column.nullable and data[column.name].null_count():
             raise StoreError(f"column {column.name} holds null", place=f"table {name}", expected="a value in every row")

@@ -60,7 +60,8 @@ def turn_times(trace: Trace, responses: list[Response], calls: list[Call]) -> li
             rows.append(TurnTime(None, None, None, None, None, None))
             continue
         duration = max((end - begin).total_seconds(), 0.0) if end is not None else None
-        tool, wait = spent.get(response.turn, (None, None))
+        worked: tuple[float | None, float | None] = spent.get(response.turn, (None, None))
+        tool, wait = worked
         model = max(duration - tool, 0.0) if duration is not None and tool is not None else None
         rows.append(TurnTime(begin, (begin - start).total_seconds(), duration, model, tool, wait))
     return rows

@@ -9,7 +9,8 @@ from traceparse.model import ToolResult
 
 _EXIT_CODE = re.compile(
     r"""(?mix)
-    ^\s*\[?(?:Process\ exited\ with\ code|Exit\ code:?|Command\ failed\ with\ exit\ code:?|exited\ with\ code|Command\ exited\ with\ code)\s*(-?\d+)
+    ^\s*\[?(?:Process\ exited\ with\ code|Exit\ code:?|Command\ failed\ with\ exit\ code:?
+              |exited\ with\ code|Command\ exited\ with\ code)\s*(-?\d+)
     | "exit_code"\s*:\s*(-?\d+) | <exit_code>(-?\d+)</exit_code> | \(exit\ code:?\ (-?\d+)\)"""
 )
 _ERROR = re.compile(

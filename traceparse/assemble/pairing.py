@@ -53,7 +53,9 @@ def pair(trace: Trace, responses: list[Response]) -> list[Call]:
                 if block.call.call_id:
                     pending[key] = call
             elif block.result is not None and block.result.call_id:
-                answered = pending.pop((event.agent, block.result.call_id), None) or _other_agent(pending, block.result.call_id)
+                answered = pending.pop((event.agent, block.result.call_id), None) or _other_agent(
+                    pending, block.result.call_id
+                )
                 if answered is not None:
                     answered.result_event, answered.result_block = index, position
     return calls

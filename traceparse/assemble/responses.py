@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from traceparse.model import Event, FigureBasis, Trace, TurnBasis, Usage
+from traceparse.model import FigureBasis, Trace, TurnBasis, Usage
 
 _FIELDS = Usage.__struct_fields__
 _PROMPT = ("uncached_input", "cache_read", "cache_write")
@@ -122,9 +122,14 @@ def total(trace: Trace, responses: list[Response]) -> Account:
         return Account(summed, usage_basis, output_basis)
     reported: FigureBasis = "reported" if trace.totals_final else "lower_bound"
     prompt, output = totals.input is not None, totals.output is not None
-    sides = {field: getattr(totals if (output if field in ("output", "reasoning") else prompt) else summed, field) for field in _FIELDS}
+    sides = {
+        field: getattr(totals if (output if field in ("output", "reasoning") else prompt) else summed, field)
+        for field in _FIELDS
+    }
     return Account(Usage(**sides), reported if prompt else usage_basis, reported if output else output_basis)
 
 
 def _sum(usages: list[Usage]) -> Usage:
-    return Usage(*(sum(known) if (known := [n for u in usages if (n := getattr(u, f)) is not None]) else None for f in _FIELDS))
+    return Usage(
+        *(sum(known) if (known := [n for u in usages if (n := getattr(u, f)) is not None]) else None for f in _FIELDS)
+    )

@@ -38,7 +38,9 @@ def assemble(trace: Trace, *, trust_error_flags: bool = True) -> Run:
     responses = group(trace)
     calls = pair(trace, responses)
     turn_of_event = {index: response.turn for response in responses for index in response.events}
-    turn_of_result = {(call.result_event, call.result_block): call.turn for call in calls if call.result_event is not None}
+    turn_of_result: dict[tuple[int | None, int | None], int] = {
+        (call.result_event, call.result_block): call.turn for call in calls if call.result_event is not None
+    }
     blocks, block_number = _blocks(trace, turn_of_event, turn_of_result)
     tool_calls = _tool_calls(trace, calls, block_number, trust_error_flags)
     turns = _turns(trace, responses, calls)

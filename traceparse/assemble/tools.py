@@ -10,7 +10,7 @@ _NAMES: dict[Tool, str] = {
     "shell": """bash shell exec exec_command run_shell_command local_shell_call local_shell command execute run_command terminal
         write_stdin wait await taskoutput bashoutput killshell killbash taskstop monitor read_background_output
         list_background_processes unified_exec execute_command container.exec shell_command kill_background_process""",
-    "read": "read readfile read_file read_many_files view view_file notebookread list_directory ls readlints view_image list_dir readfolder",
+    "read": "read readfile read_file read_many_files view view_file notebookread list_directory ls readlints view_image list_dir",
     "write": "write writefile write_file create create_file save_file",
     "edit": "edit multiedit edit_file apply_patch replace strreplacefile str_replace str_replace_editor str_replace_based_edit_tool "
     "search_replace patch delete notebookedit editnotebook applypatch delete_file",

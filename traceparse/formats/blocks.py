@@ -9,7 +9,9 @@ import msgspec
 
 from traceparse.model import ToolCall
 
-_CUT = re.compile(r"(?:…\[truncated\]|\.\.\. \(\d[\d,]* more chars\)|… \+\d+ more lines?|\[\.\.\. truncated[^\]\n]*\])\s*\Z")
+_CUT = re.compile(
+    r"(?:…\[truncated\]|\.\.\. \(\d[\d,]* more chars\)|… \+\d+ more lines?|\[\.\.\. truncated[^\]\n]*\])\s*\Z"
+)
 _COMMAND_KEYS = ("command", "cmd", "script", "CommandLine")
 _PATH_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file", "notebook_path", "TargetFile")
 
@@ -44,7 +46,11 @@ def _command(value: Any) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
-        shell = len(value) == 3 and value[0].rsplit("/", 1)[-1] in ("bash", "sh", "zsh") and value[1].lstrip("-").endswith("c")
+        shell = (
+            len(value) == 3
+            and value[0].rsplit("/", 1)[-1] in ("bash", "sh", "zsh")
+            and value[1].lstrip("-").endswith("c")
+        )
         return value[2] if shell else " ".join(value)
     return None
 

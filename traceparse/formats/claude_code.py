@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import msgspec
 
@@ -177,8 +178,12 @@ def _is_converted(records: list[_Record]) -> bool:
     if any(time.microsecond for time in times):
         return False
     if len(times) > 2:  # two records a whole second apart can happen; three in a row with fresh ids do not
-        return all((b - a).total_seconds() == 1 for a, b in zip(times, times[1:], strict=False))
-    derived = [r for r in records if r.uuid and r.request_id and r.request_id.removeprefix("req_") == r.uuid[: len(r.request_id) - 4]]
+        return all((b - a).total_seconds() == 1 for a, b in pairwise(times))
+    derived = [
+        r
+        for r in records
+        if r.uuid and r.request_id and r.request_id.removeprefix("req_") == r.uuid[: len(r.request_id) - 4]
+    ]
     return bool(derived) or [r.type for r in records[:3]] == ["custom-title", "ai-title", "mode"]
 
 
@@ -207,7 +212,13 @@ def _event(log: Log, file: int, line: Line, record: _Record, converted: bool) ->
             kind = "compaction"
         elif record.subtype == "api_error":
             kind = "error"
-        text = record.custom_title or record.ai_title or record.summary or record.mode or line.data.decode("utf-8", "replace")
+        text = (
+            record.custom_title
+            or record.ai_title
+            or record.summary
+            or record.mode
+            or line.data.decode("utf-8", "replace")
+        )
         event.blocks.append(Block(kind, text))  # type: ignore[arg-type]
     if not event.blocks:
         event.blocks.append(Block("meta", ""))
@@ -230,7 +241,9 @@ def _assistant(event: Event, record: _Record, message: _Message, converted: bool
         if isinstance(item, str):
             event.blocks.append(Block("text", item, cut_marked(item)))
         elif item.type == "text":
-            event.blocks.append(Block("error" if record.api_error else "text", item.text or "", cut_marked(item.text or "")))
+            event.blocks.append(
+                Block("error" if record.api_error else "text", item.text or "", cut_marked(item.text or ""))
+            )
         elif item.type in ("thinking", "redacted_thinking"):
             event.blocks.append(Block("thinking", item.thinking or "", cut_marked(item.thinking or "")))
         elif item.type in ("tool_use", "server_tool_use"):

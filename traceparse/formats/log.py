@@ -63,7 +63,9 @@ class Log:
         """The decompressed bytes of one file."""
         return open_member(self.members[file])
 
-    def skip(self, line: Line, reason: str, kind: SkipKind, *, file: int = 0, why: str = "") -> None:
+    def skip(
+        self, line: Line, reason: str, kind: SkipKind, *, file: int = 0, why: str = "", n_bytes: int | None = None
+    ) -> None:
         """Note that a record gave no block, or gave one only after a repair.
 
         Raises:
@@ -77,7 +79,9 @@ class Log:
                 todo="load without --strict to skip such records and list them in `skipped`",
             )
         snippet = line.data[: 4 * _SNIPPET_CHARS].decode("utf-8", "replace")[:_SNIPPET_CHARS]
-        self.skipped.append(Skip(line.record, reason, kind, line.offset, len(line.data), snippet, file))
+        self.skipped.append(
+            Skip(line.record, reason, kind, line.offset, len(line.data) if n_bytes is None else n_bytes, snippet, file)
+        )
 
     def lines(self, file: int = 0) -> Iterator[Line]:
         """Every line that may hold a record; blank and oversize ones are noted in `skipped` and left out."""
@@ -87,7 +91,9 @@ class Log:
                 try:
                     data = stream.readline(MAX_RECORD_BYTES)
                 except TruncatedStream as error:
-                    self.skip(Line(record, offset, b"", False), "truncated_stream", "dropped", file=file, why=str(error))
+                    self.skip(
+                        Line(record, offset, b"", False), "truncated_stream", "dropped", file=file, why=str(error)
+                    )
                     self.n_records += 1
                     return
                 if not data:
@@ -97,7 +103,7 @@ class Log:
                     while (rest := stream.readline(MAX_RECORD_BYTES)) and rest[-1:] != b"\n":
                         size += len(rest)
                     size += len(rest)
-                    self.skip(Line(record, offset, data[:1024], True), "oversize", "dropped", file=file)
+                    self.skip(Line(record, offset, data[:1024], True), "oversize", "dropped", file=file, n_bytes=size)
                 elif data.isspace():
                     self.skip(Line(record, offset, data.rstrip(b"\n"), True), "blank", "by_design", file=file)
                 else:
@@ -209,7 +215,11 @@ def _clean(value: Any) -> tuple[Any, int]:
 
 
 def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 class Head(NamedTuple):
@@ -255,7 +265,10 @@ def head(member: Member, opener: Callable[[Member], BinaryIO] = open_member) -> 
             break
         if line.strip():
             try:
-                records.append(tolerant(line)[0])
-            except (ValueError, RecursionError):
-                continue
+                records.append(msgspec.json.decode(line))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                try:
+                    records.append(tolerant(line)[0])
+                except (ValueError, RecursionError):
+                    continue
     return Head(member.path, raw, records)

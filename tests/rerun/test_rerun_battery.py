@@ -1,0 +1,117 @@
+"""Every way to cheat, fail or misbehave that runs on a CPU, one kernel each, in one batch; and honest ones that must not be accused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from traceparse.rerun import Limits, Result, Target, rerun
+
+KERNELS = Path(__file__).parent / "kernels" / "cpu"
+DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
+
+# kernel: (outcome, proof that fails or None)
+EXPECTED: dict[str, tuple[str, str | None]] = {
+    "honest": ("ran", None),
+    "honest_persistent_output": ("ran", None),
+    "wrong": ("fails_check", "correct"),
+    "zeros": ("fails_check", "correct"),
+    "constant": ("fails_check", "correct"),
+    "uninitialised": ("fails_check", "correct"),
+    "half_written": ("fails_check", "correct"),
+    "memo_pointer": ("fails_check", "same_storage"),
+    "memo_version": ("fails_check", "same_storage"),
+    "memo_edges": ("fails_check", "same_storage"),
+    "first_calls": ("fails_check", "steady"),
+    "no_max": ("fails_check", "scales"),
+    "half_precision": ("fails_check", "output_form"),
+    "lazy_subclass": ("fails_check", "output_form"),
+    "writes_inputs": ("fails_check", "inputs_untouched"),
+    "extra_weights": ("fails_check", "correct"),
+    "exits_in_forward": ("fails_check", "correct"),
+    "exits_at_import": ("fails_check", "correct"),
+    "forged_output": ("fails_check", "correct"),
+    "forged_channel": ("fails_check", "private_channel"),
+    "gc_reader": ("fails_check", "correct"),
+    "numerics": ("fails_check", "global_state"),
+    "patched_timer": ("fails_check", "tools_intact"),
+    "writes_deck": ("fails_check", "deck_untouched"),
+    "hangs": ("timeout", None),
+    "stale_lock": ("timeout", None),
+    "eats_memory": ("oom", None),
+    "missing_module": ("build_error", None),
+    "leaves_children": ("ran", None),
+}
+
+
+@pytest.fixture(scope="module")
+def deck(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample's softmax at one small shape, large enough to have edges and an inside."""
+    folder = tmp_path_factory.mktemp("deck") / "01_row_softmax"
+    folder.mkdir()
+    for name in ("reference.py", "problem.yaml"):
+        (folder / name).write_text((DECK / "01_row_softmax" / name).read_text())
+    (folder / "shapes.py").write_text('SHAPES = [{"rows": 64, "cols": 256}]\n')
+    return folder.parent
+
+
+@pytest.fixture(scope="module")
+def results(deck: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    targets = [Target(path.stem, path.read_text(), "01_row_softmax") for path in sorted(KERNELS.glob("*.py"))]
+    limits = Limits(start_s=120, build_s=25, call_s=60, time_s=120, memory_bytes=2 << 30)
+    out = tmp_path_factory.mktemp("out")
+    found = rerun(
+        targets, deck=deck, trust=True, out=out, cpu=True, gates=("strict",), timing=False, jobs=2, limits=limits
+    )
+    return {result.name: result for result in found}
+
+
+def test_each_kernel_has_an_expectation() -> None:
+    assert {path.stem for path in KERNELS.glob("*.py")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_outcome_and_proof(results: dict[str, Result], name: str) -> None:
+    outcome, proof = EXPECTED[name]
+    result = results[name]
+    assert result.outcome == outcome, (result.message, result.failed_proofs)
+    if proof is not None:
+        assert result.gate_strict == "fail"
+        assert proof in result.failed_proofs
+        assert json.loads(result.gates_json or "")[proof]["evidence"]
+    elif outcome == "ran":
+        assert result.gate_strict == "pass", result.message
+
+
+def test_reasons_name_what_happened(results: dict[str, Result]) -> None:
+    said = {
+        "stale_lock": "build_lock_stale",
+        "missing_module": "no_such_library_anywhere",
+        "exits_at_import": "ended by itself with status 0",
+        "exits_in_forward": "SystemExit",
+        "eats_memory": "host memory grew to",
+        "extra_weights": "scale",
+        "half_precision": "dtype float16 instead of float32",
+    }
+    for name, text in said.items():
+        assert text in (results[name].message or ""), name
+
+
+def test_left_behind_processes_are_counted_and_gone(results: dict[str, Result]) -> None:
+    assert any("2 processes were left behind" in note for note in results["leaves_children"].notes)
+    # The folder of a kernel's own stands in the command line of every process that was started for it.
+    left = [pid for pid in Path("/proc").glob("[0-9]*") if b"/traceparse-rerun-" in _command(pid)]
+    assert left == []
+
+
+def _command(pid: Path) -> bytes:
+    try:
+        return (pid / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_output_is_kept_as_a_log(results: dict[str, Result]) -> None:
+    assert "peak_fraction: 0.9900" in Path(results["forged_output"].log_path or "").read_text()
