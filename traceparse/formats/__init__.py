@@ -16,6 +16,7 @@ from traceparse.model import Trace
 from traceparse.sources import Member
 
 MODULES = (
+    "run_folder",
     "claude_code",
     "claude_stream",
     "codex_rollout",
