@@ -148,17 +148,17 @@ def test_a_run_that_wrote_no_result() -> None:
 def test_a_run_that_wrote_only_a_result() -> None:
     (trace,) = run_folder.read(BytesLog({f"{RUN}/result.json": (ROOT / RUN / "result.json").read_bytes()}))
     assert (trace.format, trace.facts["failure_reason"], trace.n_records) == ("run-folder", "pass", 1)
-    assert list(run_folder.read(BytesLog({"x/check.log": b"PASS\n"}))) == []
+    assert list(run_folder.read(BytesLog({"x/gpu_lock.log": b"\n"}))) == []
 
 
 def test_gather() -> None:
     paths = [
         "a/result.json", "a/transcript.jsonl.zst", "a/agent_home/s/chat_history.jsonl", "a/agent_home/s/notes.md",
         "a/agent_home/gpu_lock_container.log", "a/repo/x.jsonl", "b/result.json", "c/transcript.jsonl",
-        "c/solution.py", "d/e/gpu_lock.log", "d/e/codex_session.jsonl", "transcript.jsonl", "check.log", "other.jsonl",
+        "c/solution.py", "d/e/gpu_lock.log", "d/e/codex_session.jsonl", "transcript.jsonl", "gpu_lock.log", "other.jsonl",
     ]  # fmt: skip
     assert sorted(run_folder.gather(sorted(paths))) == [
-        Group(".", ("check.log", "transcript.jsonl")),
+        Group(".", ("gpu_lock.log", "transcript.jsonl")),
         Group(
             "a",
             ("a/result.json", "a/agent_home/gpu_lock_container.log", "a/agent_home/s/chat_history.jsonl",
@@ -170,7 +170,9 @@ def test_gather() -> None:
 
 def test_sniff() -> None:
     assert run_folder.sniff(head_of((ROOT / RUN / "result.json").read_bytes(), "a/result.json"))
-    assert run_folder.sniff(head_of(b"", "a/gpu_lock.log"))
+    assert run_folder.sniff(head_of((ROOT / RUN / "gpu_lock.log").read_bytes(), "a/gpu_lock.log"))
+    assert not run_folder.sniff(head_of(b"something else", "a/gpu_lock.log"))
+    assert not run_folder.sniff(head_of(b"PASS", "a/check.log"))
     assert not run_folder.sniff(head_of(b'{"accuracy": 0.5}', "result.json"))
     assert not run_folder.sniff(head_of(b'{"run_id": 1, "harness": 2}', "other.json"))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from traceparse.errors import FormatError
 from traceparse.formats import Group, Knows, Reader, readers
-from traceparse.formats.lock_log import attribute, covered_s, waits
+from traceparse.formats.lock_log import LINE, attribute, covered_s, waits
 from traceparse.formats.log import Head, Line, Log, head, tolerant
 from traceparse.formats.loose import mapping, number, string, sum_usage
 from traceparse.model import MAIN, Agent, Block, Event, Skip, Trace
@@ -40,8 +40,11 @@ RICHEST = (
 """Formats from the richest on: files that the harness keeps (clock and usage per response) before what it prints."""
 
 _RESULT = "result.json"
-_MAINS = (_RESULT, "gpu_lock.log", "check.log", "benchmark.log", "framework.txt")
-_SIDE = (*_MAINS, "solution.py", "stderr.log", "template_mutations.log", "stall_watchdog.log", "cuda_language.json")
+_MAINS = (_RESULT, "gpu_lock.log")
+_SIDE = (
+    *_MAINS, "check.log", "benchmark.log", "framework.txt", "solution.py", "stderr.log", "template_mutations.log",
+    "stall_watchdog.log", "cuda_language.json",
+)  # fmt: skip
 _LOGS = ("codex_session.jsonl", "transcript.jsonl", "transcript.txt")
 _LOCK_LOGS = ("gpu_lock.log", "gpu_lock_container.log")
 _HOME = "agent_home/"
@@ -59,7 +62,7 @@ _MAX_SIDE_BYTES = 1 << 26
 
 
 def gather(paths: list[str]) -> list[Group]:
-    """Join the files of each run folder: one with a log and at least one file that only the benchmark writes.
+    """Join the files of each run folder: one with an agent's log, and a result or (of a killed run) the lock's log.
 
     Only files that belong to a run by name are taken: those of the folder itself, and the logs in its ``agent_home``.
     """
@@ -85,10 +88,10 @@ def gather(paths: list[str]) -> list[Group]:
 
 
 def sniff(head: Head) -> bool:
-    """`result.json` with the benchmark's fields; for a run that never wrote one, another of its files by name."""
+    """`result.json` with the benchmark's fields; for a run that never wrote one, the GPU lock's log."""
     name = head.path.rpartition("/")[2]
     if name != _RESULT:
-        return name in _MAINS
+        return name in _MAINS and LINE.match(head.raw.decode("utf-8", "replace")) is not None
     try:
         value, _ = tolerant(head.raw)
     except (ValueError, RecursionError):
