@@ -60,12 +60,20 @@ def make(out: Path) -> None:
         put(out / "traces" / f"{path}.jsonl", text)
         truth = story.finish()
         if story is native:
-            put(out / "traces" / path / "subagents" / f"agent-{claude_native.AGENT}.jsonl", text_of(native.side_lines()))
+            put(
+                out / "traces" / path / "subagents" / f"agent-{claude_native.AGENT}.jsonl", text_of(native.side_lines())
+            )
             truth["n_records"] += len(native.side)
         if path == TWIN.RUN_ID:
             (out / "traces" / f"{path}.jsonl.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-        put(out / "truth" / f"{story.truth.stem}.yaml", yaml.safe_dump(truth, sort_keys=False, allow_unicode=True, width=160))
-    put(out / "truth" / "solutions.tsv", "\n".join(["run_id\tsha256\tlines\treachable", *(solution_row(s) for _, s in stories)]) + "\n")
+        put(
+            out / "truth" / f"{story.truth.stem}.yaml",
+            yaml.safe_dump(truth, sort_keys=False, allow_unicode=True, width=160),
+        )
+    put(
+        out / "truth" / "solutions.tsv",
+        "\n".join(["run_id\tsha256\tlines\treachable", *(solution_row(s) for _, s in stories)]) + "\n",
+    )
 
 
 if __name__ == "__main__":

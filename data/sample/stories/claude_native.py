@@ -4,20 +4,16 @@ five minutes and one hour, a subagent in a file of its own, an API error and a c
 
 from __future__ import annotations
 
-import json
 import uuid
 from datetime import datetime, timedelta
-from typing import Any
 
 import kernels_norm as k
+from claude_log import AGENT, CWD, SESSION, NativeClaude, shell, text, thinking, use
 from outputs import Benchmark, deck_file
-from writer import NAMESPACE, Story, numbered
+from writer import NAMESPACE, numbered
 
-SESSION = "7d0b6f52-3c1e-4a58-9b1a-52c0a7e9d4f1"
 PROBLEM = "02_vector_norm"
-CWD = f"/home/user/demo-deck/problems/{PROBLEM}"
 PATH = f"claude-code/-home-user-demo-deck-problems-02-vector-norm/{SESSION}"
-AGENT = "a41f7c2"
 
 PROMPT = """Write a kernel for 02_vector_norm on this H100 PCIe: every bf16 vector scaled to unit root-mean-square, times an fp32 gain. reference.py \
 is the definition, solution.py is yours. `uv run python check.py` must print PASS; then make `uv run python benchmark.py` as good as you can."""
@@ -45,126 +41,68 @@ Summary:
 4. Next: try 1024 threads for the long vectors, then stop."""
 
 
-class NativeClaude(Story):
-    """Main file and one subagent file; `at` counts the main file's lines."""
-
-    def __init__(self) -> None:
-        super().__init__(SESSION)
-        self.now = datetime(2026, 7, 10, 9, 0, 0, 120_000)
-        self.side: list[dict[str, Any]] = []
-        self.parents: dict[str, str | None] = {"main": None, AGENT: None}
-        self.made = 0
-        self.cache = {"main": 14_200, AGENT: 0}
-        self.truth.usage = {"basis": "deduplicated", "responses": 0, "input": 0, "cache_read": 0, "cache_write": 0, "cache_write_1h": 0, "output": 0}
-
-    def tick(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-    def stamp(self) -> str:
-        return self.now.isoformat(timespec="milliseconds") + "Z"
-
-    def _own(self) -> str:
-        self.made += 1
-        return str(uuid.uuid5(NAMESPACE, f"{SESSION}/{self.made}"))
-
-    def _envelope(self, agent: str) -> dict[str, Any]:
-        own = self._own()
-        head = {"parentUuid": self.parents[agent], "isSidechain": agent != "main", "userType": "external", "cwd": CWD, "sessionId": SESSION,
-                "version": "2.1.181", "gitBranch": "main", **({"agentId": agent} if agent != "main" else {}), "slug": "steady-humming-lattice"}
-        self.parents[agent] = own
-        return head | {"uuid": own, "timestamp": self.stamp()}
-
-    def _put(self, agent: str, record: dict[str, Any]) -> int:
-        (self.records if agent == "main" else self.side).append(record)
-        return self.at - 1
-
-    def response(self, blocks: list[dict[str, Any]], output: int, write: int, hour: int = 0, agent: str = "main", model: str = "claude-opus-4-8",
-                 uncached: int = 2, stop: str = "tool_use", first_output: int = 8) -> list[int]:
-        """One API response: a record per block, the same message id, output known only to the last record."""
-        message_id = "msg_01" + uuid.uuid5(NAMESPACE, f"{SESSION}/msg/{self.made}").hex[:22]
-        request = "req_011C" + uuid.uuid5(NAMESPACE, f"{SESSION}/req/{self.made}").hex[:20]
-        read, at = self.cache[agent], []
-        for i, block in enumerate(blocks):
-            last = i == len(blocks) - 1
-            usage = {"input_tokens": uncached, "cache_creation_input_tokens": write, "cache_read_input_tokens": read,
-                     "cache_creation": {"ephemeral_5m_input_tokens": write - hour, "ephemeral_1h_input_tokens": hour},
-                     "output_tokens": output if last else first_output, "service_tier": "standard"}
-            message = {"model": model, "id": message_id, "type": "message", "role": "assistant", "content": [block],
-                       "stop_reason": stop if last else None, "stop_sequence": None, "usage": usage}
-            self.tick(0.4 + 0.7 * i)
-            at.append(self._put(agent, self._envelope(agent) | {"message": message, "requestId": request, "type": "assistant"}))
-            if block["type"] == "tool_use":
-                self.truth.n_tool_calls += 1
-        self.cache[agent] = read + write
-        merged = self.truth.usage
-        merged["responses"] += 1
-        for name, n in (("input", uncached), ("cache_read", read), ("cache_write", write), ("cache_write_1h", hour), ("output", output)):
-            merged[name] += n
-        return at
-
-    def user(self, content: Any, agent: str = "main", **extra: Any) -> int:
-        return self._put(agent, self._envelope(agent) | {"type": "user", "message": {"role": "user", "content": content}} | extra)
-
-    def result(self, call: str, text: str, structured: Any, error: bool = False, agent: str = "main", check: str | None = None,
-               score: float | None = None, per_shape: list[float] | None = None) -> int:
-        block = {"tool_use_id": call, "type": "tool_result", "content": text, **({"is_error": True} if error else {})}
-        record = self.user([block], agent, toolUseResult=structured)
-        self.truth.n_tool_errors += error
-        self.mark_output(record, check, score, per_shape)
-        return record
-
-    def system(self, subtype: str, **fields: Any) -> int:
-        return self._put("main", self._envelope("main") | {"type": "system", "subtype": subtype} | fields)
-
-    def side_lines(self) -> list[str]:
-        return [json.dumps(r, separators=(",", ":"), ensure_ascii=False) for r in self.side]
-
-    def lines(self) -> list[str]:
-        return [json.dumps(r, separators=(",", ":"), ensure_ascii=False) for r in self.records]
-
-
-def use(call: str, name: str, **arguments: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call, "name": name, "input": arguments, "caller": {"type": "direct"}}
-
-
-def thinking() -> dict[str, Any]:
-    """Hidden: an empty text with a signature."""
-    return {"type": "thinking", "thinking": "", "signature": "c2FtcGxlLW5vdC1hLXJlYWwtc2lnbmF0dXJl"}
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def shell(out: str) -> dict[str, Any]:
-    return {"stdout": out, "stderr": "", "interrupted": False, "isImage": False}
-
-
 def story() -> NativeClaude:
     t = NativeClaude()
     path = f"{CWD}/solution.py"
     ids = iter(f"toolu_01{uuid.uuid5(NAMESPACE, f'{SESSION}/call/{i}').hex[:22]}" for i in range(100))
 
     t.phase("profiling", "reads the problem, asks a subagent about the timing")
-    t.records.append({"type": "file-history-snapshot", "messageId": t._own(), "snapshot": {"messageId": SESSION, "trackedFileBackups": {}, "timestamp": t.stamp()}, "isSnapshotUpdate": False})
+    t.records.append(
+        {
+            "type": "file-history-snapshot",
+            "messageId": t._own(),
+            "snapshot": {"messageId": SESSION, "trackedFileBackups": {}, "timestamp": t.stamp()},
+            "isSnapshotUpdate": False,
+        }
+    )
     t.user(PROMPT, permissionMode="bypassPermissions")
     t.tick(3.1)
     a, b, c = next(ids), next(ids), next(ids)
-    t.response([thinking(), text("I'll read the definition and the shapes first."), use(a, "Read", file_path=f"{CWD}/reference.py"), use(b, "Read", file_path=f"{CWD}/shapes.py")],
-               output=231, write=6_820, hour=6_820, uncached=3)
+    t.response(
+        [
+            thinking(),
+            text("I'll read the definition and the shapes first."),
+            use(a, "Read", file_path=f"{CWD}/reference.py"),
+            use(b, "Read", file_path=f"{CWD}/shapes.py"),
+        ],
+        output=231,
+        write=6_820,
+        hour=6_820,
+        uncached=3,
+    )
     for call, name in ((a, "reference.py"), (b, "shapes.py")):
         body = deck_file(PROBLEM, name)
         t.tick(0.02)
-        t.result(call, numbered(body), {"type": "text", "file": {"filePath": f"{CWD}/{name}", "content": body, "numLines": len(body.splitlines()),
-                                                                 "startLine": 1, "totalLines": len(body.splitlines())}})
+        t.result(
+            call,
+            numbered(body),
+            {
+                "type": "text",
+                "file": {
+                    "filePath": f"{CWD}/{name}",
+                    "content": body,
+                    "numLines": len(body.splitlines()),
+                    "startLine": 1,
+                    "totalLines": len(body.splitlines()),
+                },
+            },
+        )
     t.tick(2.9)
     d = next(ids)
-    t.response([use(d, "Bash", command="nvidia-smi --query-gpu=name --format=csv,noheader", description="Which GPU")], output=92, write=1_190)
+    t.response(
+        [use(d, "Bash", command="nvidia-smi --query-gpu=name --format=csv,noheader", description="Which GPU")],
+        output=92,
+        write=1_190,
+    )
     t.tick(0.4)
     t.result(d, "NVIDIA H100 PCIe", shell("NVIDIA H100 PCIe"))
     t.tick(2.4)
     ask = f"In {CWD}, find out how benchmark.py times a call and whether the L2 cache is cold."
-    t.response([use(c, "Task", description="How calls are timed", prompt=ask, subagent_type="Explore")], output=148, write=1_510)
+    t.response(
+        [use(c, "Task", description="How calls are timed", prompt=ask, subagent_type="Explore")],
+        output=148,
+        write=1_510,
+    )
     # The subagent's own file, on the same clock.
     t.tick(0.3)
     began = t.now
@@ -172,8 +110,17 @@ def story() -> NativeClaude:
     d = next(ids)
     haiku = "claude-haiku-4-5-20251001"
     t.tick(1.6)
-    t.response([text("Looking at the timing code."), use(d, "Bash", command="sed -n '25,60p' benchmark.py", description="Timing code")],
-               output=96, write=5_040, agent=AGENT, model=haiku, uncached=4)
+    t.response(
+        [
+            text("Looking at the timing code."),
+            use(d, "Bash", command="sed -n '25,60p' benchmark.py", description="Timing code"),
+        ],
+        output=96,
+        write=5_040,
+        agent=AGENT,
+        model=haiku,
+        uncached=4,
+    )
     t.tick(0.05)
     out = "    for _ in range(warmup):\n        fn()\n    for _ in range(n):\n        flush.zero_()\n        start.record()\n        fn()\n        end.record()"
     t.result(d, out, shell(out), agent=AGENT)
@@ -182,19 +129,40 @@ def story() -> NativeClaude:
     t.response([text(answer)], output=84, write=322, agent=AGENT, model=haiku, uncached=4, stop="end_turn")
     spent = t.now - began
     t.tick(0.2)
-    t.result(c, f"{answer}\nagentId: {AGENT} (for resuming to continue this agent's work if needed)",
-             {"status": "completed", "prompt": ask, "agentId": AGENT, "content": [{"type": "text", "text": answer}],
-              "totalDurationMs": int(spent.total_seconds() * 1000), "totalTokens": 5_554, "totalToolUseCount": 1})
+    t.result(
+        c,
+        f"{answer}\nagentId: {AGENT} (for resuming to continue this agent's work if needed)",
+        {
+            "status": "completed",
+            "prompt": ask,
+            "agentId": AGENT,
+            "content": [{"type": "text", "text": answer}],
+            "totalDurationMs": int(spent.total_seconds() * 1000),
+            "totalTokens": 5_554,
+            "totalToolUseCount": 1,
+        },
+    )
     t.tick(6.2)
 
     t.phase("writing", "CUDA; a misspelt intrinsic, then it passes")
     a, b = next(ids), next(ids)
-    at = t.response([thinking(), text("Cold L2 and tiny shapes: one launch, vector loads, everything in registers. Writing it in CUDA."),
-                     use(a, "Write", file_path=path, content=k.CUDA)], output=3_412, write=640)
+    at = t.response(
+        [
+            thinking(),
+            text("Cold L2 and tiny shapes: one launch, vector loads, everything in registers. Writing it in CUDA."),
+            use(a, "Write", file_path=path, content=k.CUDA),
+        ],
+        output=3_412,
+        write=640,
+    )
     t.files["solution.py"] = k.CUDA
     t.mark_change(at[-1], "solution.py")
     t.tick(0.04)
-    t.result(a, f"File created successfully at: {path}", {"type": "create", "filePath": path, "content": k.CUDA, "structuredPatch": [], "originalFile": None})
+    t.result(
+        a,
+        f"File created successfully at: {path}",
+        {"type": "create", "filePath": path, "content": k.CUDA, "structuredPatch": [], "originalFile": None},
+    )
     t.tick(2.0)
     t.response([use(b, "Bash", command="uv run python check.py", description="Run the check")], output=88, write=3_520)
     t.tick(41.7)
@@ -202,12 +170,36 @@ def story() -> NativeClaude:
     t.tick(3.0)
     a, b = next(ids), next(ids)
     fixed = t.replaced("solution.py", *k.CUDA_INTRINSIC)
-    at = t.response([text("The intrinsic is __bfloat1622float2; one 2 was missing."), use(a, "Edit", file_path=path, old_string=k.CUDA_INTRINSIC[0], new_string=k.CUDA_INTRINSIC[1], replace_all=False)],
-                    output=190, write=702)
+    at = t.response(
+        [
+            text("The intrinsic is __bfloat1622float2; one 2 was missing."),
+            use(
+                a,
+                "Edit",
+                file_path=path,
+                old_string=k.CUDA_INTRINSIC[0],
+                new_string=k.CUDA_INTRINSIC[1],
+                replace_all=False,
+            ),
+        ],
+        output=190,
+        write=702,
+    )
     t.mark_change(at[-1], "solution.py")
     t.tick(0.03)
-    t.result(a, f"The file {path} has been updated successfully.",
-             {"filePath": path, "oldString": k.CUDA_INTRINSIC[0], "newString": k.CUDA_INTRINSIC[1], "originalFile": t.files["solution.py"], "structuredPatch": [], "userModified": False, "replaceAll": False})
+    t.result(
+        a,
+        f"The file {path} has been updated successfully.",
+        {
+            "filePath": path,
+            "oldString": k.CUDA_INTRINSIC[0],
+            "newString": k.CUDA_INTRINSIC[1],
+            "originalFile": t.files["solution.py"],
+            "structuredPatch": [],
+            "userModified": False,
+            "replaceAll": False,
+        },
+    )
     t.files["solution.py"] = fixed
     t.tick(1.7)
     t.response([use(b, "Bash", command="uv run python check.py", description="Run the check")], output=87, write=260)
@@ -222,40 +214,116 @@ def story() -> NativeClaude:
     t.tick(8.8)
     t.result(a, one.text, shell(one.text), **one.marks)
     t.tick(12.0)
-    zero = {"input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
-            "service_tier": None, "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0}}
-    error = "API Error: 529 {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}"
-    t._put("main", t._envelope("main") | {"type": "assistant", "message": {"id": t._own(), "model": "<synthetic>", "role": "assistant", "stop_reason": "stop_sequence",
-                                                                             "stop_sequence": "", "type": "message", "usage": zero, "content": [text(error)]},
-                                            "isApiErrorMessage": True, "error": "server_error"})
+    zero = {
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+        "service_tier": None,
+        "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+    }
+    error = 'API Error: 529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+    t._put(
+        "main",
+        t._envelope("main")
+        | {
+            "type": "assistant",
+            "message": {
+                "id": t._own(),
+                "model": "<synthetic>",
+                "role": "assistant",
+                "stop_reason": "stop_sequence",
+                "stop_sequence": "",
+                "type": "message",
+                "usage": zero,
+                "content": [text(error)],
+            },
+            "isApiErrorMessage": True,
+            "error": "server_error",
+        },
+    )
     t.tick(31.0)
     t.user("continue")
     t.tick(2.0)
     last = t.parents["main"]
     t.parents["main"] = None
-    t.system("compact_boundary", logicalParentUuid=last, content="Conversation compacted", isMeta=False, level="info", compactMetadata={"trigger": "manual", "preTokens": 29_940})
+    t.system(
+        "compact_boundary",
+        logicalParentUuid=last,
+        content="Conversation compacted",
+        isMeta=False,
+        level="info",
+        compactMetadata={"trigger": "manual", "preTokens": 29_940},
+    )
     t.user(SUMMARY.format(score=one.score), isVisibleInTranscriptOnly=True, isCompactSummary=True)
     t.cache["main"] = 14_200
     t.tick(4.1)
     a, b = next(ids), next(ids)
     wide = t.replaced("solution.py", *k.CUDA_1024)
-    at = t.response([thinking(), text("Picking up at the block size of the long vectors."),
-                     use(a, "Edit", file_path=path, old_string=k.CUDA_1024[0], new_string=k.CUDA_1024[1], replace_all=False)], output=266, write=7_430, hour=6_820)
+    at = t.response(
+        [
+            thinking(),
+            text("Picking up at the block size of the long vectors."),
+            use(a, "Edit", file_path=path, old_string=k.CUDA_1024[0], new_string=k.CUDA_1024[1], replace_all=False),
+        ],
+        output=266,
+        write=7_430,
+        hour=6_820,
+    )
     t.mark_change(at[-1], "solution.py")
     t.tick(0.03)
-    t.result(a, f"The file {path} has been updated successfully.",
-             {"filePath": path, "oldString": k.CUDA_1024[0], "newString": k.CUDA_1024[1], "originalFile": t.files["solution.py"], "structuredPatch": [], "userModified": False, "replaceAll": False})
+    t.result(
+        a,
+        f"The file {path} has been updated successfully.",
+        {
+            "filePath": path,
+            "oldString": k.CUDA_1024[0],
+            "newString": k.CUDA_1024[1],
+            "originalFile": t.files["solution.py"],
+            "structuredPatch": [],
+            "userModified": False,
+            "replaceAll": False,
+        },
+    )
     t.files["solution.py"] = wide
     t.tick(2.2)
-    t.response([use(b, "Bash", command="uv run python check.py && uv run python benchmark.py", description="Check and benchmark")], output=101, write=214)
+    t.response(
+        [
+            use(
+                b,
+                "Bash",
+                command="uv run python check.py && uv run python benchmark.py",
+                description="Check and benchmark",
+            )
+        ],
+        output=101,
+        write=214,
+    )
     two = Benchmark(PROBLEM, [3.68, 4.288, 3.136], t.now + timedelta(seconds=50))
     t.tick(54.9)
     t.result(b, "PASS\n" + two.text, shell("PASS\n" + two.text), check="pass", **two.marks)
     t.tick(2.5)
-    t.response([text(f"The CUDA kernel passes and reaches {two.score:.4f} on this card: vector loads, one block per vector, 1024 threads for the long ones.")],
-               output=143, write=830, stop="end_turn")
+    t.response(
+        [
+            text(
+                f"The CUDA kernel passes and reaches {two.score:.4f} on this card: vector loads, one block per vector, 1024 threads for the long ones."
+            )
+        ],
+        output=143,
+        write=830,
+        stop="end_turn",
+    )
     t.tick(0.1)
-    t.system("turn_duration", durationMs=int((t.now - datetime(2026, 7, 10, 9, 0, 0, 120_000)).total_seconds() * 1000), isMeta=False)
-    t.truth.extra |= {"files": {"main": t.at, f"subagents/agent-{AGENT}": len(t.side)}, "elapsed_s": round((t.now - datetime(2026, 7, 10, 9, 0, 0, 120_000)).total_seconds(), 3),
-                      "subagents": {"real": 1}, "compactions": 1}
+    t.system(
+        "turn_duration",
+        durationMs=int((t.now - datetime(2026, 7, 10, 9, 0, 0, 120_000)).total_seconds() * 1000),
+        isMeta=False,
+    )
+    t.truth.extra |= {
+        "files": {"main": t.at, f"subagents/agent-{AGENT}": len(t.side)},
+        "elapsed_s": round((t.now - datetime(2026, 7, 10, 9, 0, 0, 120_000)).total_seconds(), 3),
+        "subagents": {"real": 1},
+        "compactions": 1,
+    }
     return t

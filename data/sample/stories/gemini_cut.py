@@ -47,18 +47,33 @@ def story() -> Cut:
     t.user(PROMPT)
     topic("Reading the reference, the shapes and the tolerance of the row softmax.")
     t.result(t.call("read_file", {"file_path": "reference.py"}), "")
-    shell("cat reference.py problem.yaml shapes.py", deck_file(PROBLEM, "reference.py") + deck_file(PROBLEM, "problem.yaml") + deck_file(PROBLEM, "shapes.py"))
+    shell(
+        "cat reference.py problem.yaml shapes.py",
+        deck_file(PROBLEM, "reference.py") + deck_file(PROBLEM, "problem.yaml") + deck_file(PROBLEM, "shapes.py"),
+    )
     t.phase("writing", "a wrong name, then Triton that passes")
-    for piece in ("I will write a Triton kernel ", "with one program per row: load the row masked with -inf, ", "subtract the maximum, exponentiate, ", "divide by the sum."):
+    for piece in (
+        "I will write a Triton kernel ",
+        "with one program per row: load the row masked with -inf, ",
+        "subtract the maximum, exponentiate, ",
+        "divide by the sum.",
+    ):
         t.say(piece)
-    heredoc(k.GEMINI_FIRST, "python check.py",
-            f'Traceback (most recent call last):\n  File "{cwd}/check.py", line 71, in <module>\n    main()\n  File "{cwd}/check.py", line 44, in main\n'
-            f'    sol_model = solution.Model(*init)\n  File "{cwd}/solution.py", line 21, in __init__\n    self.block = triton.next_pow2(cols)\n'
-            "AttributeError: module 'triton' has no attribute 'next_pow2'", check="fail")
+    heredoc(
+        k.GEMINI_FIRST,
+        "python check.py",
+        f'Traceback (most recent call last):\n  File "{cwd}/check.py", line 71, in <module>\n    main()\n  File "{cwd}/check.py", line 44, in main\n'
+        f'    sol_model = solution.Model(*init)\n  File "{cwd}/solution.py", line 21, in __init__\n    self.block = triton.next_pow2(cols)\n'
+        "AttributeError: module 'triton' has no attribute 'next_pow2'",
+        check="fail",
+    )
     heredoc(k.GEMINI_SECOND, "python check.py", "PASS", check="pass")
     topic("Measuring the kernel.")
     bench = Benchmark(PROBLEM, [5.664, 10.528, 5.248], datetime.fromisoformat("2026-07-08T17:36:14.480951"))
     call = t.call("run_shell_command", {"command": "python benchmark.py"})
     t.result(call, bench.text)
-    t.truth.extra["truncated_tail"] = {"record": t.at - 1, "note": "the benchmark's result is cut before its peak_fraction: the run has no score"}
+    t.truth.extra["truncated_tail"] = {
+        "record": t.at - 1,
+        "note": "the benchmark's result is cut before its peak_fraction: the run has no score",
+    }
     return t

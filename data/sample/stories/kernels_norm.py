@@ -1,6 +1,6 @@
 """Texts of the vector-norm kernels that the sample's runs write, and of the edits between them."""
 
-INTERFACE = '''
+INTERFACE = """
 
 count = 512
 dim = 768
@@ -12,10 +12,11 @@ def get_inputs():
 
 def get_init_inputs():
     return [count, dim]
-'''
+"""
 
 # Codex: Triton for CUDA tensors, plain torch for any other device. The first version divides by the padded length.
-TRITON_FIRST = '''"""Unit root-mean-square with gain. Triton on CUDA tensors, plain torch elsewhere."""
+TRITON_FIRST = (
+    '''"""Unit root-mean-square with gain. Triton on CUDA tensors, plain torch elsewhere."""
 import torch
 from torch import nn
 
@@ -56,7 +57,9 @@ class Model(nn.Module):
         block = triton.next_power_of_2(x.shape[1])
         _unit_rms[(x.shape[0],)](x, self.gain, y, x.shape[1], EPS, BLOCK=block)
         return y
-''' + INTERFACE
+'''
+    + INTERFACE
+)
 
 TRITON_MEAN = ("        mean = tl.sum(x * x, axis=0) / BLOCK\n", "        mean = tl.sum(x * x, axis=0) / dim\n")
 TRITON_WARPS = (
@@ -65,11 +68,12 @@ TRITON_WARPS = (
 )
 TRITON_TWO_STEP = (
     "        gain = tl.load(gain_ptr + offs, mask=mask, other=0.0)\n        mean = tl.sum(x * x, axis=0) / dim\n",
-    "        mean = tl.sum(x * x, axis=0) / dim\n        gain = tl.load(gain_ptr + offs, mask=mask, other=0.0, eviction_policy=\"evict_last\")\n",
+    '        mean = tl.sum(x * x, axis=0) / dim\n        gain = tl.load(gain_ptr + offs, mask=mask, other=0.0, eviction_policy="evict_last")\n',
 )
 
 # GLM: Triton only.
-GLM_FIRST = '''import torch
+GLM_FIRST = (
+    """import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
@@ -98,15 +102,21 @@ class Model(nn.Module):
         y = torch.empty_like(x)
         _norm[(x.shape[0],)](x, self.gain, y, x.shape[1], EPS, BLOCK=triton.next_power_of_2(x.shape[1]))
         return y
-''' + INTERFACE
+"""
+    + INTERFACE
+)
 
 GLM_MULTI = [
-    ("    r = tl.sqrt(tl.sum(x * x, axis=0) / dim + eps)\n", "    scale = tl.rsqrt(tl.sum(x * x, axis=0) / dim + eps)\n"),
+    (
+        "    r = tl.sqrt(tl.sum(x * x, axis=0) / dim + eps)\n",
+        "    scale = tl.rsqrt(tl.sum(x * x, axis=0) / dim + eps)\n",
+    ),
     ("(x * g / r).to(tl.bfloat16)", "(x * scale * g).to(tl.bfloat16)"),
     ("BLOCK=triton.next_power_of_2(x.shape[1]))\n", "BLOCK=triton.next_power_of_2(x.shape[1]), num_warps=8)\n"),
 ]
 
-CUDA = '''"""Vectors to unit root-mean-square, with gain. CUDA: one block per vector, eight bf16 a load."""
+CUDA = (
+    '''"""Vectors to unit root-mean-square, with gain. CUDA: one block per vector, eight bf16 a load."""
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
@@ -222,8 +232,13 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return _ext.unit_rms(x.contiguous(), self.gain, EPS)
-''' + INTERFACE
+'''
+    + INTERFACE
+)
 
 # The intrinsic is called __bfloat1622float2: the first build stops there.
 CUDA_INTRINSIC = ("  return __bfloat162float2(*reinterpret_cast", "  return __bfloat1622float2(*reinterpret_cast")
-CUDA_1024 = ("      unit_rms_vec8<512, 4><<<count, 512, 0, stream>>>", "      unit_rms_vec8<1024, 2><<<count, 1024, 0, stream>>>")
+CUDA_1024 = (
+    "      unit_rms_vec8<512, 4><<<count, 512, 0, stream>>>",
+    "      unit_rms_vec8<1024, 2><<<count, 1024, 0, stream>>>",
+)

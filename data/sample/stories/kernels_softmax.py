@@ -1,6 +1,6 @@
 """Texts of the row-softmax kernels that the sample's runs write, and of the edits between them."""
 
-INTERFACE = '''
+INTERFACE = """
 
 rows = 256
 cols = 1024
@@ -12,9 +12,10 @@ def get_inputs():
 
 def get_init_inputs():
     return [rows, cols]
-'''
+"""
 
-LIBRARY = '''"""Row softmax, first cut: let the library do it and see what the harness says."""
+LIBRARY = (
+    '''"""Row softmax, first cut: let the library do it and see what the harness says."""
 import torch
 import torch.nn as nn
 
@@ -26,9 +27,12 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x, dim=-1)
-''' + INTERFACE
+'''
+    + INTERFACE
+)
 
-TRITON = '''"""Row softmax in Triton: one program per row, the whole row in registers."""
+TRITON = (
+    '''"""Row softmax in Triton: one program per row, the whole row in registers."""
 import torch
 import torch.nn as nn
 import triton
@@ -56,7 +60,9 @@ class Model(nn.Module):
         y = torch.empty_like(x)
         _row_softmax[(x.shape[0],)](x, y, x.shape[1], BLOCK=self.block)
         return y
-''' + INTERFACE
+'''
+    + INTERFACE
+)
 
 # The first edit of a Triton version: more warps for wide rows.
 WARPS = (
@@ -76,15 +82,15 @@ RECIPROCAL = ("    y = e / tl.sum(e, axis=0)\n", "    y = e * (1.0 / tl.sum(e, a
 
 # Four rows a program: fewer programs, but too few of them to fill the card.
 FOUR_ROWS_KERNEL = (
-    '''    row = tl.program_id(0).to(tl.int64)
+    """    row = tl.program_id(0).to(tl.int64)
     offs = tl.arange(0, BLOCK)
     mask = offs < cols
     x = tl.load(x_ptr + row * cols + offs, mask=mask, other=-float("inf"))
     e = tl.exp2((x - tl.max(x, axis=0)) * 1.4426950408889634)
     y = e * (1.0 / tl.sum(e, axis=0))
     tl.store(y_ptr + row * cols + offs, y, mask=mask)
-''',
-    '''    first = tl.program_id(0).to(tl.int64) * ROWS
+""",
+    """    first = tl.program_id(0).to(tl.int64) * ROWS
     offs = tl.arange(0, BLOCK)
     for r in range(ROWS):
         row = first + r
@@ -93,7 +99,7 @@ FOUR_ROWS_KERNEL = (
         e = tl.exp2((x - tl.max(x, axis=0)) * 1.4426950408889634)
         y = e * (1.0 / tl.sum(e, axis=0))
         tl.store(y_ptr + row * cols + offs, y, mask=mask)
-''',
+""",
 )
 FOUR_ROWS_SIGNATURE = (
     "def _row_softmax(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):",
@@ -104,7 +110,8 @@ FOUR_ROWS_CALL = (
     "        _row_softmax[(triton.cdiv(x.shape[0], 4),)](x, y, x.shape[1], x.shape[0], BLOCK=self.block, ROWS=4, num_warps=self.warps)\n",
 )
 
-CUDA = '''"""Row softmax in CUDA: one block per row, float4 loads, the row stays in registers."""
+CUDA = (
+    '''"""Row softmax in CUDA: one block per row, float4 loads, the row stays in registers."""
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
@@ -215,13 +222,19 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return _ext.row_softmax(x.contiguous())
-''' + INTERFACE
+'''
+    + INTERFACE
+)
 
 # The wide shape: twice the threads, half the registers.
-CUDA_WIDE = ("    row_softmax_vec4<512, 4><<<rows, 512, 0, stream>>>(in4, out4, n / 4);", "    row_softmax_vec4<1024, 2><<<rows, 1024, 0, stream>>>(in4, out4, n / 4);")
+CUDA_WIDE = (
+    "    row_softmax_vec4<512, 4><<<rows, 512, 0, stream>>>(in4, out4, n / 4);",
+    "    row_softmax_vec4<1024, 2><<<rows, 1024, 0, stream>>>(in4, out4, n / 4);",
+)
 
 # OpenCode: an online softmax whose running sum is never rescaled when the maximum moves. It fails wherever the maximum is not in the first block.
-ONLINE_WRONG = '''import torch
+ONLINE_WRONG = (
+    """import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
@@ -254,7 +267,9 @@ class Model(nn.Module):
         y = torch.empty_like(x)
         _online_softmax[(x.shape[0],)](x, y, x.shape[1], BLOCK=256)
         return y
-''' + INTERFACE
+"""
+    + INTERFACE
+)
 
 ONLINE_BROKEN = (
     "        m = tl.maximum(m, tl.max(x, axis=0))\n        s += tl.sum(tl.exp(x - m), axis=0)\n",
@@ -262,7 +277,8 @@ ONLINE_BROKEN = (
 )
 
 # The same mistake without Triton: this is what the failing run ends on, and it fails on any device.
-CHUNKED_WRONG = '''import torch
+CHUNKED_WRONG = (
+    '''import torch
 import torch.nn as nn
 
 CHUNK = 256
@@ -282,10 +298,13 @@ class Model(nn.Module):
             m = torch.maximum(m, part.amax(dim=-1, keepdim=True))
             s = s + (part - m).exp().sum(dim=-1, keepdim=True)
         return (x - m).exp() / s
-''' + INTERFACE
+'''
+    + INTERFACE
+)
 
 # Kimi: plain torch operations, then the same compiled where there is a GPU.
-TORCH_OPS = '''import torch
+TORCH_OPS = (
+    """import torch
 import torch.nn as nn
 
 
@@ -301,29 +320,35 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return row_softmax(x)
-''' + INTERFACE
+"""
+    + INTERFACE
+)
 
 TORCH_IN_PLACE = (
     "    e = (x - x.amax(dim=-1, keepdim=True)).exp()\n    return e / e.sum(dim=-1, keepdim=True)\n",
     "    e = (x - x.amax(dim=-1, keepdim=True)).exp_()\n    return e.div_(e.sum(dim=-1, keepdim=True))\n",
 )
 TORCH_COMPILED = [
-    ("    e = (x - x.amax(dim=-1, keepdim=True)).exp_()\n    return e.div_(e.sum(dim=-1, keepdim=True))\n",
-     "    e = (x - x.amax(dim=-1, keepdim=True)).exp()\n    return e / e.sum(dim=-1, keepdim=True)\n\n\n"
-     "compiled = torch.compile(row_softmax, dynamic=False)\n"),
+    (
+        "    e = (x - x.amax(dim=-1, keepdim=True)).exp_()\n    return e.div_(e.sum(dim=-1, keepdim=True))\n",
+        "    e = (x - x.amax(dim=-1, keepdim=True)).exp()\n    return e / e.sum(dim=-1, keepdim=True)\n\n\n"
+        "compiled = torch.compile(row_softmax, dynamic=False)\n",
+    ),
     ("        return row_softmax(x)\n", "        return compiled(x) if x.is_cuda else row_softmax(x)\n"),
 ]
 
 # Gemini: grid over blocks of rows, then the plain one-row kernel.
-GEMINI_FIRST = TRITON.replace('"""Row softmax in Triton: one program per row, the whole row in registers."""\n', "").replace("triton.next_power_of_2(cols)", "triton.next_pow2(cols)")
+GEMINI_FIRST = TRITON.replace(
+    '"""Row softmax in Triton: one program per row, the whole row in registers."""\n', ""
+).replace("triton.next_power_of_2(cols)", "triton.next_pow2(cols)")
 GEMINI_SECOND = GEMINI_FIRST.replace("triton.next_pow2(cols)", "triton.next_power_of_2(cols)")
 
 # Codex, native log: autotuned over warps.
 AUTOTUNE = (
     "@triton.jit\ndef _row_softmax",
-    "@triton.autotune(configs=[triton.Config({}, num_warps=w) for w in (2, 4, 8, 16, 32)], key=[\"cols\"])\n@triton.jit\ndef _row_softmax",
+    '@triton.autotune(configs=[triton.Config({}, num_warps=w) for w in (2, 4, 8, 16, 32)], key=["cols"])\n@triton.jit\ndef _row_softmax',
 )
 STREAMING = (
     "    tl.store(y_ptr + row * cols + offs, y, mask=mask)\n",
-    "    tl.store(y_ptr + row * cols + offs, y, mask=mask, cache_modifier=\".cs\")\n",
+    '    tl.store(y_ptr + row * cols + offs, y, mask=mask, cache_modifier=".cs")\n',
 )

@@ -33,7 +33,9 @@ class Benchmark:
         baselines: Microseconds per variant other than the solution, printed before it (``eager``, ``compiled``).
     """
 
-    def __init__(self, problem: str, micros: list[float], at: datetime, baselines: dict[str, list[float]] | None = None) -> None:
+    def __init__(
+        self, problem: str, micros: list[float], at: datetime, baselines: dict[str, list[float]] | None = None
+    ) -> None:
         lines, fractions, now = [], [], at
         for i, shape in enumerate(SHAPES[problem]):
             flops, moved = work(problem, shape)
@@ -43,9 +45,13 @@ class Benchmark:
                 spent = 0.161 + 0.0371 * i + us / 1e3
                 end = now + timedelta(seconds=spent)
                 gbps = moved / ms / 1e6
-                lines.append(f"benchmark_event event=variant_start shape={i} variant={variant} ts={now.isoformat(timespec='microseconds')}+00:00")
-                lines.append(f"benchmark_event event=variant_end shape={i} variant={variant} ts={end.isoformat(timespec='microseconds')}+00:00"
-                             f" elapsed_s={spent:.3f} ms={ms:.6f}")
+                lines.append(
+                    f"benchmark_event event=variant_start shape={i} variant={variant} ts={now.isoformat(timespec='microseconds')}+00:00"
+                )
+                lines.append(
+                    f"benchmark_event event=variant_end shape={i} variant={variant} ts={end.isoformat(timespec='microseconds')}+00:00"
+                    f" elapsed_s={spent:.3f} ms={ms:.6f}"
+                )
                 lines.append(f"shape={i} variant={variant} tflops={flops / ms / 1e9:.3f} gbps={gbps:.3f} ms={ms:.3f}")
                 now = end + timedelta(seconds=0.412)
             fractions.append(gbps / PEAK_GBPS)
@@ -63,8 +69,10 @@ class Benchmark:
 
 def fail(problem: str, shape: int, abs_diff: str, rel_diff: str, bad: str, worst: str, tol: str) -> str:
     """The line of a check that found wrong numbers."""
-    return (f"FAIL: shape {shape} {SHAPES[problem][shape]} seed 42 case nominal: tolerance exceeded: max_abs_diff={abs_diff} "
-            f"max_rel_diff={rel_diff} bad={bad} worst_idx={worst} (atol={tol}, rtol={tol})")
+    return (
+        f"FAIL: shape {shape} {SHAPES[problem][shape]} seed 42 case nominal: tolerance exceeded: max_abs_diff={abs_diff} "
+        f"max_rel_diff={rel_diff} bad={bad} worst_idx={worst} (atol={tol}, rtol={tol})"
+    )
 
 
 def deck_file(problem: str, name: str) -> str:

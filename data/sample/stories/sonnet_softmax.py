@@ -28,7 +28,9 @@ def story() -> Converted:
         t.read("reference.py", deck_file(PROBLEM, "reference.py"))
         t.read("shapes.py", deck_file(PROBLEM, "shapes.py"))
     with t.response(output=6):
-        t.bash("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader", "NVIDIA H100 PCIe, 81559 MiB", "Which GPU")
+        t.bash(
+            "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader", "NVIDIA H100 PCIe, 81559 MiB", "Which GPU"
+        )
     t.phase("writing", "Triton; a wrong mask value, then it passes")
     with t.response(output=28):
         t.think("")
@@ -36,9 +38,14 @@ def story() -> Converted:
         t.write("solution.py", k.TRITON.replace('mask=mask, other=-float("inf"))', "mask=mask, other=0.0)"))
     with t.response(output=7):
         # Shape 2 alone has a masked tail: 24 zeros that count in the sum.
-        t.bash("uv run python check.py",
-               "FAIL: shape 2 {'rows': 133, 'cols': 1000} seed 42 case nominal: tolerance exceeded: max_abs_diff=0.000196666 max_rel_diff=0.000731164 "
-               "bad=933/133000 worst_idx=(115, 635) (atol=1e-05, rtol=1e-05)", "Check", error=True, check="fail")
+        t.bash(
+            "uv run python check.py",
+            "FAIL: shape 2 {'rows': 133, 'cols': 1000} seed 42 case nominal: tolerance exceeded: max_abs_diff=0.000196666 max_rel_diff=0.000731164 "
+            "bad=933/133000 worst_idx=(115, 635) (atol=1e-05, rtol=1e-05)",
+            "Check",
+            error=True,
+            check="fail",
+        )
     with t.response(output=12):
         t.say("The padding of 24 zeros takes part in the sum. It has to be minus infinity.")
         t.edit("solution.py", "mask=mask, other=0.0)", 'mask=mask, other=-float("inf"))')

@@ -6,10 +6,11 @@ import difflib
 import json
 import re
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Iterator
+from typing import Any
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "traceparse/data/sample")
 
@@ -75,7 +76,9 @@ class Story:
             self.truth.checks.append({"record": record, "result": check, "changes_before": before, "uncertain": False})
         if score is not None:
             shapes = [{"shape": i, "peak_fraction": f} for i, f in enumerate(per_shape or [])]
-            self.truth.scores.append({"record": record, "value": score, "per_shape": shapes, "changes_before": before, "uncertain": False})
+            self.truth.scores.append(
+                {"record": record, "value": score, "per_shape": shapes, "changes_before": before, "uncertain": False}
+            )
 
     def replaced(self, path: str, old: str, new: str) -> str:
         """The file after an edit; the old text must stand in it exactly once."""
@@ -107,8 +110,17 @@ class Story:
             "n_tool_errors": t.n_tool_errors,
             "checks": t.checks,
             "scores": t.scores,
-            **({"best": {"value": best, "record": next(s["record"] for s in t.scores if s["value"] == best),
-                         "first_within_1pct": next(s["record"] for s in t.scores if s["value"] >= 0.99 * best)}} if best else {}),
+            **(
+                {
+                    "best": {
+                        "value": best,
+                        "record": next(s["record"] for s in t.scores if s["value"] == best),
+                        "first_within_1pct": next(s["record"] for s in t.scores if s["value"] >= 0.99 * best),
+                    }
+                }
+                if best
+                else {}
+            ),
             "solution_changes": t.changes,
             "first_solution_write": t.changes[0] if t.changes else None,
             "last_solution_change": t.changes[-1] if t.changes else None,
@@ -131,7 +143,15 @@ class Converted(Story):
         title: Model name in the title records, where it differs.
     """
 
-    def __init__(self, run_id: str, model: str, cwd: str, usage: str | None, call_prefix: str = "toolu_", title: str | None = None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        model: str,
+        cwd: str,
+        usage: str | None,
+        call_prefix: str = "toolu_",
+        title: str | None = None,
+    ) -> None:
         super().__init__(run_id)
         self.model, self.cwd, self.usage_kind, self.call_prefix = model, cwd, usage, call_prefix
         self.session = str(uuid.uuid5(NAMESPACE, run_id))
@@ -156,8 +176,18 @@ class Converted(Story):
         record, own = self.at, self._id()
         when = (self.start + timedelta(seconds=record)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
         body = {
-            "parentUuid": self.parent, "isSidechain": False, "userType": "external", "cwd": self.cwd, "sessionId": self.session,
-            "version": "2.1.181", "gitBranch": "", "entrypoint": "cli", "type": kind, "message": message, "uuid": own, "timestamp": when,
+            "parentUuid": self.parent,
+            "isSidechain": False,
+            "userType": "external",
+            "cwd": self.cwd,
+            "sessionId": self.session,
+            "version": "2.1.181",
+            "gitBranch": "",
+            "entrypoint": "cli",
+            "type": kind,
+            "message": message,
+            "uuid": own,
+            "timestamp": when,
         }
         body |= {"requestId": f"req_{own[:24]}"} if kind == "assistant" else {"promptId": self._id()}
         self.parent = own
@@ -178,23 +208,41 @@ class Converted(Story):
             self.prompt_tokens, self.fresh_chars = cache_read, prompt * 4
         write = self.fresh_chars // 4
         if self.usage_kind == "claude":
-            self.usage = {"input_tokens": 3 if prompt or not self.truth.usage["responses"] else 1, "output_tokens": output,
-                          "cache_read_input_tokens": self.prompt_tokens, "cache_creation_input_tokens": write}
+            self.usage = {
+                "input_tokens": 3 if prompt or not self.truth.usage["responses"] else 1,
+                "output_tokens": output,
+                "cache_read_input_tokens": self.prompt_tokens,
+                "cache_creation_input_tokens": write,
+            }
             merged = self.truth.usage
             merged["basis"] = "deduplicated"
             merged["responses"] += 1
-            for ours, theirs in (("input", "input_tokens"), ("cache_read", "cache_read_input_tokens"),
-                                 ("cache_write", "cache_creation_input_tokens"), ("output", "output_tokens")):
+            for ours, theirs in (
+                ("input", "input_tokens"),
+                ("cache_read", "cache_read_input_tokens"),
+                ("cache_write", "cache_creation_input_tokens"),
+                ("output", "output_tokens"),
+            ):
                 merged[ours] = merged.get(ours, 0) + self.usage[theirs]
         elif self.usage_kind == "whole_prompt":
-            self.usage = {"input_tokens": self.prompt_tokens + write, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+            self.usage = {
+                "input_tokens": self.prompt_tokens + write,
+                "output_tokens": 0,
+                "cache_read_input_tokens": 0,
+                "cache_creation_input_tokens": 0,
+            }
             merged = self.truth.usage
             merged["basis"] = "deduplicated"
             merged["responses"] += 1
             merged["input"] = merged.get("input", 0) + self.usage["input_tokens"]
             merged |= {"cache_read": 0, "cache_write": 0, "output": 0}
         elif self.usage_kind == "zero":
-            self.usage = {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+            self.usage = {
+                "input_tokens": 0,
+                "output_tokens": 0,
+                "cache_read_input_tokens": 0,
+                "cache_creation_input_tokens": 0,
+            }
         self.prompt_tokens += write
         self.fresh_chars = 0
         yield
@@ -203,7 +251,14 @@ class Converted(Story):
 
     def _assistant(self, block: dict[str, Any]) -> int:
         self.fresh_chars += len(json.dumps(block))
-        message = {"role": "assistant", "content": [block], "id": self._id(), "model": self.model, "stop_reason": None, "type": "message"}
+        message = {
+            "role": "assistant",
+            "content": [block],
+            "id": self._id(),
+            "model": self.model,
+            "stop_reason": None,
+            "type": "message",
+        }
         if self.usage is not None:
             message["usage"] = dict(self.usage)
         return self._add("assistant", message)
@@ -226,8 +281,15 @@ class Converted(Story):
         self._assistant({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
         return call_id
 
-    def result(self, call_id: str, text: str, error: bool = False, check: str | None = None, score: float | None = None,
-               per_shape: list[float] | None = None) -> int:
+    def result(
+        self,
+        call_id: str,
+        text: str,
+        error: bool = False,
+        check: str | None = None,
+        score: float | None = None,
+        per_shape: list[float] | None = None,
+    ) -> int:
         """A tool result, with the author's mark of what it shows."""
         self.fresh_chars += len(text)
         block = {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": error}
@@ -245,29 +307,45 @@ class Converted(Story):
     def read(self, path: str, text: str) -> int:
         return self.result(self.call("Read", {"file_path": f"{self.cwd}/{path}"}), numbered(text))
 
-    def write(self, path: str, text: str, tail: str = "(file state is current in your context — no need to Read it back)") -> int:
+    def write(
+        self, path: str, text: str, tail: str = "(file state is current in your context — no need to Read it back)"
+    ) -> int:
         known = path in self.files
         record = self.at
         call = self.call("Write", {"file_path": f"{self.cwd}/{path}", "content": text})
         self.files[path] = text
         self.mark_change(record, path)
         full = f"{self.cwd}/{path}"
-        return self.result(call, f"The file {full} has been updated successfully. {tail}" if known else f"File created successfully at: {full} {tail}")
+        return self.result(
+            call,
+            f"The file {full} has been updated successfully. {tail}"
+            if known
+            else f"File created successfully at: {full} {tail}",
+        )
 
     def edit(self, path: str, old: str, new: str) -> int:
         text = self.replaced(path, old, new)
         record = self.at
-        call = self.call("Edit", {"replace_all": False, "file_path": f"{self.cwd}/{path}", "old_string": old, "new_string": new})
+        call = self.call(
+            "Edit", {"replace_all": False, "file_path": f"{self.cwd}/{path}", "old_string": old, "new_string": new}
+        )
         self.files[path] = text
         self.mark_change(record, path)
-        return self.result(call, f"The file {self.cwd}/{path} has been updated successfully. (file state is current in your context — no need to Read it back)")
+        return self.result(
+            call,
+            f"The file {self.cwd}/{path} has been updated successfully. (file state is current in your context — no need to Read it back)",
+        )
 
     def failed_edit(self, path: str, old: str, new: str) -> int:
         """An edit whose old text is not there: an error and no change."""
         if old in self.files[path]:
             raise ValueError("the text is there")
-        call = self.call("Edit", {"replace_all": False, "file_path": f"{self.cwd}/{path}", "old_string": old, "new_string": new})
-        return self.result(call, f"<tool_use_error>String to replace not found in file.\nString: {old}</tool_use_error>", error=True)
+        call = self.call(
+            "Edit", {"replace_all": False, "file_path": f"{self.cwd}/{path}", "old_string": old, "new_string": new}
+        )
+        return self.result(
+            call, f"<tool_use_error>String to replace not found in file.\nString: {old}</tool_use_error>", error=True
+        )
 
     def multi_edit(self, path: str, edits: list[tuple[str, str]]) -> int:
         text = self.files[path]
@@ -276,7 +354,10 @@ class Converted(Story):
                 raise ValueError(f"{old!r} stands {text.count(old)} times")
             text = text.replace(old, new)
         record = self.at
-        call = self.call("MultiEdit", {"file_path": f"{self.cwd}/{path}", "edits": [{"old_string": o, "new_string": n} for o, n in edits]})
+        call = self.call(
+            "MultiEdit",
+            {"file_path": f"{self.cwd}/{path}", "edits": [{"old_string": o, "new_string": n} for o, n in edits]},
+        )
         self.files[path] = text
         self.mark_change(record, path)
         return self.result(call, f"Applied {len(edits)} edits to {self.cwd}/{path}")
