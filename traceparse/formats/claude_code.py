@@ -134,7 +134,12 @@ def sniff(head: Head) -> bool:
             return True
         if kind == "file-history-snapshot" and "messageId" in record:
             return True
-        if kind in _SIDE_TYPES and "sessionId" in record and ("isSidechain" in record or "operation" in record):
+        if (
+            isinstance(kind, str)
+            and kind in _SIDE_TYPES
+            and "sessionId" in record
+            and ("isSidechain" in record or "operation" in record)
+        ):
             return True
     return False
 

@@ -80,7 +80,8 @@ _DECODER = msgspec.json.Decoder(_Record)
 def sniff(head: Head) -> bool:
     """An envelope of a rollout, or the first line of the old layout followed by items without envelopes."""
     objects = head.objects
-    if any(r.get("type") in _ENVELOPES and isinstance(r.get("payload"), dict) for r in objects):
+    kinds = [r.get("type") for r in objects if isinstance(r.get("payload"), dict)]
+    if any(isinstance(kind, str) and kind in _ENVELOPES for kind in kinds):
         return True
     first = objects[0] if objects else {}
     return {"id", "timestamp", "instructions"} <= first.keys() and "type" not in first
