@@ -37,6 +37,7 @@ MODULES = (
     "grok_updates",
     "grok_stream",
     "pi",
+    "hub_rows",
 )
 """Reader modules in the order in which `traceparse formats` lists them."""
 
