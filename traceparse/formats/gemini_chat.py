@@ -144,8 +144,8 @@ def read(log: Log) -> Iterable[Trace]:
 
 def _load(log: Log, file: int, entries: dict[str, _Entry], events: list[Event]) -> tuple[dict[str, Any], int]:
     """Fill `entries` by id, in the order of the messages' first records; the session's head and the number of records."""
-    name = trace_id_of(log.members[file].path)
-    if log.members[file].path.removeprefix(name).startswith(".json") and not _is_lines(log, file):
+    plain = log.members[file].path.removesuffix(".gz").removesuffix(".zst")
+    if plain.endswith(".json") and not _is_lines(log, file):
         document = mapping(log.document(file))
         messages = sequence(document.get("messages"))
         for number, message in enumerate(messages):

@@ -42,7 +42,11 @@ _DECODER = msgspec.json.Decoder(_Row)
 def sniff(head: Head) -> bool:
     """A piece of thought or text in `data`, or an end with a stop reason."""
     for record in head.objects:
-        if record.get("type") in _KINDS and isinstance(record.get("data"), str) and set(record) <= {"type", "data"}:
+        if (
+            string(record.get("type")) in _KINDS
+            and isinstance(record.get("data"), str)
+            and set(record) <= {"type", "data"}
+        ):
             return True
         if record.get("type") == "end" and "stopReason" in record:
             return True

@@ -145,7 +145,8 @@ class _Reading:
         yield event
 
     def _note(self, row: _Row) -> None:
-        self.model = string(row.model) or self.model
+        if row.type == "llm.request":
+            self.model = string(row.model) or self.model
         self.alias = string(row.alias) or self.alias
         self.effort = string(row.effort) or self.effort
         self.version = string(row.protocol_version) or self.version
@@ -214,7 +215,7 @@ class _Reading:
         if row.scope == "session" and not self.compacting:
             return
         # A step that was cut off has no `step.end`; within one response the larger of two figures counts, once.
-        event.role, event.model, event.final = "assistant", string(row.model), True
+        event.role, event.model, event.final = "assistant", self.model or string(row.model), True
         event.response = f"compaction {self.n_compactions}" if row.scope == "session" else self.step or "step"
         event.usage = usage
 

@@ -94,7 +94,7 @@ def sniff(head: Head) -> bool:
     """A wrapped event whose type Kimi knows."""
     return any(
         "timestamp" in record
-        and mapping(record.get("message")).get("type") in _TYPES
+        and string(mapping(record.get("message")).get("type")) in _TYPES
         and "role" not in record["message"]
         for record in head.objects
     )
@@ -135,7 +135,7 @@ class _Reading:
         yield from self._message(line, message, event)
 
     def _message(self, line: Line, message: dict[str, Any], event: Event) -> Iterator[Event]:
-        kind, payload = message.get("type"), mapping(message.get("payload"))
+        kind, payload = string(message.get("type")), mapping(message.get("payload"))
         if kind == "SubagentEvent":
             yield from self._mirror(line, payload, event)
             return

@@ -54,7 +54,8 @@ def gather(paths: list[str]) -> list[Group]:
         if not main:
             continue
         beside = [root for root in stores if str(PurePosixPath(root).parent) == str(PurePosixPath(stem).parent)]
-        stored = [path for root in beside for what in ("session", "message", "part") for path in stores.pop(root)[what]]
+        parts = [stores.pop(root) for root in beside]
+        stored = [path for files_of in parts for what in ("session", "message", "part") for path in files_of[what]]
         if len(files) + len(stored) > 1:
             groups.append(Group(trace_id_of(main[0]), (main[0], *(p for p in files if p != main[0]), *stored)))
     for root, by_kind in stores.items():

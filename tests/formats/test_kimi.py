@@ -1,0 +1,158 @@
+"""Kimi: print mode, both generations of wire.jsonl, mirrored subagents counted once, compaction's own call counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reader_checks import FIXTURES, BytesLog, calls, head_of, jsonl, read_bytes, results, texts
+
+from traceparse.assemble.responses import group, total
+from traceparse.formats import kimi_code, kimi_print, kimi_wire
+from traceparse.model import MAIN, Agent, Trace, Usage
+
+PRINT = (FIXTURES / "kimi_print/print.jsonl").read_bytes()
+WIRE = (FIXTURES / "kimi_wire/wire.jsonl").read_bytes()
+CHILD = (FIXTURES / "kimi_wire/sub1.jsonl").read_bytes()
+CONTEXT = (FIXTURES / "kimi_wire/context.jsonl").read_bytes()
+CODE = (FIXTURES / "kimi_code/wire.jsonl").read_bytes()
+
+
+def wire(files: dict[str, bytes]) -> Trace:
+    (trace,) = kimi_wire.read(BytesLog(files))
+    return trace
+
+
+def test_print_golden() -> None:
+    trace = read_bytes(kimi_print, PRINT)
+    # By hand: two answers with three tool records around them; no usage anywhere.
+    assert len(group(trace)) == 2
+    assert (trace.totals, trace.real_clock) == (None, False)
+    assert texts(trace, "thinking") == ["I should look first."]
+    assert [(c.call_id, c.name, c.command, c.file_path) for c in calls(trace)] == [
+        ("t1", "Shell", "ls", None),
+        ("t2", "ReadFile", None, "a.py"),
+    ]
+    assert [(text, r.call_id) for text, r in results(trace)] == [
+        ("<system>ERROR: not found</system>", "t2"),
+        ("a.py", "t1"),
+    ]
+    assert [(s.record, s.reason) for s in trace.skipped] == [(4, "unknown_type")]
+
+
+def test_wire_golden() -> None:
+    trace = read_bytes(kimi_wire, WIRE)
+    # By hand: message a counts once, by its last status (12), b 5, and the subagent's s 3.
+    account = total(trace, group(trace))
+    assert account.usage == Usage(uncached_input=127, cache_read=1750, cache_write=50, output=20)
+    assert account.output_basis == "deduplicated"
+    assert [(r.agent, r.usage and r.usage.output) for r in group(trace)] == [(MAIN, 12), (MAIN, 5), ("sub1", 3)]
+    assert trace.agents == {"sub1": Agent("sub1", MAIN, "t2")}
+    assert (trace.n_compactions, trace.format_version, trace.n_records) == (1, "1.3", 19)
+    assert [(s.record, s.reason) for s in trace.skipped] == [(5, "joined")]
+
+
+def test_wire_tool_calls() -> None:
+    trace = read_bytes(kimi_wire, WIRE)
+    assert [(c.name, c.command) for c in calls(trace)] == [("Shell", "python check.py"), ("Task", None)]
+    (text, first), (_, second) = results(trace)
+    assert (text, first.is_error, first.duration_s) == ("FAIL\nCommand failed with exit code: 1.", True, 2.5)
+    assert (second.call_id, second.is_error) == ("t2", False)
+
+
+def test_wire_subagent_with_its_own_file_counts_once() -> None:
+    child = "s/subagents/sub1/wire.jsonl"
+    files = {"s/wire.jsonl": WIRE, "s/context.jsonl": CONTEXT, "s/state.json": b'{"workDir": "/work"}', child: CHILD}
+    (found,) = kimi_wire.gather(sorted(files))
+    assert (found.trace_id, found.paths) == ("s", tuple(files))
+    trace = wire(files)
+    assert total(trace, group(trace)).usage.output == 20
+    assert [(e.file, e.replay) for e in trace.events if e.agent == "sub1"] == [(0, True)] * 3 + [(3, False)] * 3
+    # The context repeats what the wire file tells with its times.
+    assert [(s.file, s.record, s.reason) for s in trace.skipped if s.file] == [(1, n, "twin") for n in range(4)]
+    assert (trace.cwd, trace.n_records) == ("/work", 19 + 4 + 3)
+
+
+def test_wire_without_content_takes_it_from_the_context() -> None:
+    bare = jsonl(
+        {"timestamp": 1770000000.0, "message": {"type": "TurnBegin"}},
+        {"timestamp": 1770000001.0, "message": {"type": "TurnEnd"}},
+    )
+    trace = wire({"s/wire.jsonl": bare, "s/context.jsonl": CONTEXT})
+    assert texts(trace) == ["Make it fast.", "I look."]
+    assert len(group(trace)) == 1
+    assert trace.skipped == []
+
+
+def test_wire_without_usage_is_unknown() -> None:
+    """v0.7.0 wrote no usage at all."""
+    status = {
+        "timestamp": 1770000000.0,
+        "message": {"type": "StatusUpdate", "payload": {"context_usage": 0.2, "token_usage": None}},
+    }
+    trace = read_bytes(kimi_wire, jsonl(status))
+    assert total(trace, group(trace)).usage == Usage()
+
+
+def test_code_golden() -> None:
+    trace = read_bytes(kimi_code, CODE)
+    # By hand: two steps (100 + 800, 42; 30 + 900, 8) and the compaction's own call (11 + 950, 90). The two records of scope
+    # turn repeat the steps; the one of scope session before the compaction restates their sum.
+    account = total(trace, group(trace))
+    assert account.usage == Usage(uncached_input=141, cache_read=2650, cache_write=0, output=140)
+    assert (account.usage_basis, account.output_basis) == ("deduplicated", "deduplicated")
+    assert [(r.message_id, r.usage and r.usage.output) for r in group(trace)] == [
+        ("u1", 42),
+        ("u2", 8),
+        ("compaction 0", 90),
+    ]
+    assert (trace.model, trace.effort, trace.format_version, trace.n_compactions) == ("kimi-k2.7-code", "on", "1.4", 1)
+    assert [e.stop_reason for e in trace.events if e.stop_reason] == ["tool_use", "end_turn"]
+    assert trace.skipped == []
+
+
+def test_code_prompt_is_told_once() -> None:
+    trace = read_bytes(kimi_code, CODE)
+    assert [(e.record, e.replay) for e in trace.events if e.role == "user"] == [(2, False), (3, True)]
+    assert [(text, r.is_error, r.duration_s) for text, r in results(trace)] == [("FAIL", True, 2.5)]
+    assert texts(trace, "compaction") == ["It was made fast."]
+
+
+def test_code_usage_of_a_step_that_was_cut_off() -> None:
+    record = {"inputOther": 5, "output": 3, "inputCacheRead": 0, "inputCacheCreation": 0}
+    begin = {"type": "context.append_loop_event", "event": {"type": "step.begin", "uuid": "u9"}, "time": 1784950620000}
+    usage: dict[str, Any] = {"type": "usage.record", "usage": record, "usageScope": "turn", "time": 1784950621000}
+    trace = read_bytes(kimi_code, jsonl(begin, usage))
+    assert [(r.message_id, r.usage and r.usage.output) for r in group(trace)] == [("u9", 3)]
+    end = {"type": "context.append_loop_event", "event": {"type": "step.end", "uuid": "u9", "usage": record}}
+    again = read_bytes(kimi_code, jsonl(begin, usage, end))
+    assert total(again, group(again)).usage.output == 3
+
+
+def test_code_subagents_are_linked_or_missed() -> None:
+    def agent(number: int) -> list[dict[str, Any]]:
+        call = {"type": "tool.call", "toolCallId": f"Agent_{number}", "name": "Agent", "args": {}, "stepUuid": "u"}
+        text = f"agent_id: agent-{number}\nstatus: completed\n"
+        result = {"type": "tool.result", "toolCallId": f"Agent_{number}", "result": {"output": text}}
+        return [
+            {"type": "context.append_loop_event", "event": event, "time": 1784950620000} for event in (call, result)
+        ]
+
+    end = {"type": "step.end", "uuid": "u", "usage": {"inputOther": 1, "output": 2}}
+    main = jsonl(*agent(0), {"type": "context.append_loop_event", "event": end, "time": 1784950620000})
+    files = {"s/agents/main/wire.jsonl": main, "s/agents/agent-0/wire.jsonl": CODE, "s/state.json": b"{}"}
+    (found,) = kimi_code.gather(sorted(files))
+    assert (found.trace_id, found.paths) == ("s", tuple(files))
+    (trace,) = kimi_code.read(BytesLog(files))
+    assert trace.agents == {"agent-0": Agent("agent-0", MAIN, "Agent_0")}
+    assert total(trace, group(trace)).usage.output == 142
+    alone = read_bytes(kimi_code, main)
+    assert total(alone, group(alone)).output_basis == "lower_bound"
+
+
+def test_sniffs() -> None:
+    heads = [head_of(data) for data in (PRINT, WIRE, CODE)]
+    for reader, right in ((kimi_print, 0), (kimi_wire, 1), (kimi_code, 2)):
+        assert [reader.sniff(head) for head in heads] == [index == right for index in range(3)]
+    assert kimi_print.sniff(head_of(CONTEXT))
+    chat = {"role": "assistant", "content": "hi", "tool_calls": []}
+    assert not kimi_print.sniff(head_of(jsonl({"role": "user", "content": "hi"}, chat)))

@@ -1,0 +1,33 @@
+"""Pi's session files: an entry is an answer, and a stopped answer's zeros are no usage."""
+
+from __future__ import annotations
+
+import pytest
+from reader_checks import FIXTURES, calls, head_of, jsonl, read_bytes, results, texts
+
+from traceparse.assemble.responses import group, total
+from traceparse.formats import pi
+from traceparse.model import Usage
+
+SESSION = (FIXTURES / "pi/session.jsonl").read_bytes()
+
+
+def test_golden() -> None:
+    trace = read_bytes(pi, SESSION)
+    # By hand: 10 + 3 uncached, 0 + 500 read, 500 + 60 written, 140 + 20 output; the stopped answer adds nothing.
+    account = total(trace, group(trace))
+    assert account.usage == Usage(uncached_input=13, cache_read=500, cache_write=560, output=160)
+    assert account.output_basis == "deduplicated"
+    assert [r.usage and r.usage.output for r in group(trace)] == [140, None, 20]
+    assert trace.cost_usd == pytest.approx(0.375)
+    assert (trace.session_id, trace.cwd, trace.effort, trace.n_compactions) == ("pi1", "/work/problem", "high", 1)
+    assert texts(trace, "error") == ["Request was aborted."]
+    assert [c.command for c in calls(trace)] == ["python check.py"]
+    assert [(text, r.is_error) for text, r in results(trace)] == [("FAIL", True)]
+    assert [b.truncated for e in trace.events for b in e.blocks if b.result] == [True]
+    assert trace.skipped == []
+
+
+def test_sniff() -> None:
+    assert pi.sniff(head_of(SESSION))
+    assert not pi.sniff(head_of(jsonl({"type": "session_start", "id": "d", "cwd": "/"})))
