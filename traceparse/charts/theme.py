@@ -1,0 +1,105 @@
+"""Colours and type of the figures, and the Altair theme ``traceparse`` made of them. Draws nothing and knows no table.
+
+Colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), a few darkened for contrast on white; they stay apart for
+every common kind of colour blindness, and no figure tells two things apart by colour alone where it can help it. Each has
+a second form for a dark page under the same name, which the report switches to by CSS variables.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+COLOURS: dict[str, tuple[str, str]] = {
+    "blue": ("#0072b2", "#4fa9e3"),
+    "orange": ("#d98200", "#f0a830"),
+    "green": ("#008a64", "#35c29a"),
+    "purple": ("#a64d86", "#d98abc"),
+    "sky": ("#4fa8dc", "#8fd0f5"),
+    "vermilion": ("#c9500a", "#f07f45"),
+    "grey": ("#8b929b", "#7d8691"),
+    "faint": ("#c9ced4", "#454d56"),
+    "sure": ("#0b4f86", "#8ecbff"),
+    "likely": ("#3f88c0", "#4a8cc4"),
+    "guess": ("#9cc3e0", "#2f5a80"),
+    "ink": ("#1c2126", "#e6e9ec"),
+    "muted": ("#59626d", "#a0a9b4"),
+    "rule": ("#e2e5e8", "#2c3238"),
+}
+"""Name → (on a light page, on a dark page)."""
+
+
+def colour(name: str) -> str:
+    """The form of a colour for a light page."""
+    return COLOURS[name][0]
+
+
+BASIS = {"reported": "sure", "deduplicated": "sure", "recorded": "sure", "board": "sure", "trace": "likely", "path": "likely", "anchored": "likely",
+         "result": "sure", "scaled": "likely", "lower_bound": "guess", "estimated": "guess", "priced": "sure", "range only": "likely",
+         "none": "faint", "unknown": "faint"}  # fmt: skip
+"""Basis → colour: the darker, the surer."""
+
+GPUS = {"rtxpro6000": ("green", "circle"), "h100": ("blue", "square"), "h100_sxm": ("sky", "triangle-up"), "h200": ("purple", "diamond"),
+        "b200": ("orange", "triangle-down"), "rtx3090": ("vermilion", "cross"), "unknown": ("grey", "stroke")}  # fmt: skip
+"""GPU key → (colour, shape)."""
+
+KINDS = {"thinking": "purple", "prose": "sky", "tool input": "blue", "tool results": "orange", "not visible": "grey"}
+"""Kind of content → colour."""
+
+PARTS = {"thinking": "purple", "prose": "sky", "shell": "blue", "write": "green", "edit": "orange", "read": "vermilion", "search": "faint",
+         "web": "muted", "plan": "likely", "subagent": "ink", "other": "guess", "not visible": "grey"}  # fmt: skip
+"""What a turn's tokens were for → colour: thinking, prose, or the tool that they called."""
+
+PHASES = {"profiling": "sky", "writing": "blue", "tuning": "orange", "closing": "grey"}
+"""Phase → colour."""
+
+CHECKED = {"same_version": ("blue", "circle"), "later": ("sky", "diamond"), "failed": ("vermilion", "cross"), "never": ("grey", "triangle-up")}
+"""Whether the version that was measured passes its check → (colour, shape)."""
+
+MODELS = ("blue", "orange", "green", "purple", "vermilion", "sky", "muted")
+"""Colours of the compared models, best first."""
+
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", sans-serif'
+
+
+def config() -> dict[str, Any]:
+    """Vega-Lite configuration of the theme."""
+    ink, muted, rule = colour("ink"), colour("muted"), colour("rule")
+    return {
+        "background": "transparent",
+        "font": FONT,
+        "view": {"stroke": None, "continuousHeight": 260, "continuousWidth": 520},
+        "axis": {"labelColor": muted, "titleColor": muted, "gridColor": rule, "domainColor": rule, "tickColor": rule, "labelFontSize": 11,
+                 "titleFontSize": 11, "titleFontWeight": 500, "titlePadding": 8, "labelPadding": 5, "labelLimit": 170, "labelOverlap": True,
+                 "domain": False, "ticks": False},
+        "axisY": {"titleAnchor": "end"},
+        "axisX": {"titleAnchor": "end"},
+        "legend": {"labelColor": ink, "titleColor": muted, "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": 500, "orient": "top",
+                   "direction": "horizontal", "symbolSize": 80, "symbolType": "circle", "columns": 4, "labelLimit": 150, "title": None, "offset": 8},
+        "text": {"color": ink, "fontSize": 11},
+        "bar": {"color": colour("blue"), "cornerRadius": 1},
+        "point": {"color": colour("blue"), "filled": True, "size": 55},
+        "rule": {"color": muted},
+        "line": {"strokeWidth": 2},
+        "title": {"color": ink, "subtitleColor": muted, "fontSize": 13, "fontWeight": 600, "anchor": "start"},
+        "range": {"category": [colour(name) for name in MODELS]},
+    }  # fmt: skip
+
+
+@alt.theme.register("traceparse", enable=False)
+def _theme() -> alt.theme.ThemeConfig:
+    return alt.theme.ThemeConfig(config=config())  # type: ignore[typeddict-item]
+
+
+def scale(names: dict[str, str], present: list[str]) -> alt.Scale:
+    """A colour scale over the values that occur, in the order of `names`; a value outside it is grey."""
+    domain = [name for name in names if name in present] + sorted(set(present) - set(names))
+    return alt.Scale(domain=domain, range=[colour(names.get(name, "grey")) for name in domain])
+
+
+def shapes(names: dict[str, tuple[str, str]], present: list[str]) -> tuple[alt.Scale, alt.Scale]:
+    """Scales of colour and shape over the values that occur, so that neither has to be told by colour alone."""
+    domain = [name for name in names if name in present] + sorted(set(present) - set(names))
+    pairs = [names.get(name, ("grey", "stroke")) for name in domain]
+    return alt.Scale(domain=domain, range=[colour(c) for c, _ in pairs]), alt.Scale(domain=domain, range=[s for _, s in pairs])

@@ -1,0 +1,71 @@
+"""Writes report pages: which page for which call, under which name, whole or not at all. Builds no page itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceparse.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from traceparse.dataset import Dataset
+
+REPORTS = Path("reports")
+
+
+def write_report(data: Dataset, runs: list[str], out: Path | None = None) -> list[Path]:
+    """Write one self-contained page for the data set, or one for each run.
+
+    Args:
+        data: The loaded tables.
+        runs: Runs by run_id, trace_id or a unique part of one; none for the page of the data set.
+        out: The page, or with several runs the folder of the pages; ``reports/NAME.html`` and ``reports/NAME--RUN.html`` by default.
+
+    Returns:
+        The pages written, in the order of `runs`.
+
+    Raises:
+        UsageError: A name fits no run or several; or several runs for one file.
+        StoreError: The page cannot be written.
+    """
+    from traceparse.report.dataset_page import dataset_page
+    from traceparse.report.run_page import run_page
+
+    if not runs:
+        return [_write(out or REPORTS / f"{_safe(data.manifest.name)}.html", dataset_page(data))]
+    ids = list(dict.fromkeys(data.find(run) for run in runs))
+    folder = out is not None and (out.is_dir() or (len(ids) > 1 and not out.suffix))
+    if out is not None and len(ids) > 1 and not folder:
+        raise UsageError(f"{len(ids)} runs do not go into one page", place=str(out), expected="a folder for --out, or one run")
+    base = out if out is not None and folder else REPORTS
+    paths = [out if out is not None and not folder else base / f"{_safe(data.manifest.name)}--{_safe(trace_id)}.html" for trace_id in ids]
+    return [_write(path, run_page(data, trace_id)) for path, trace_id in zip(paths, ids, strict=True)]
+
+
+def _safe(name: str) -> str:
+    """A file name for a name of strangers: letters, digits and ``._-``; one that had to be changed keeps a mark of the whole."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:140]
+    if plain == name:
+        return plain
+    return f"{plain or 'data'}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def _write(path: Path, page: str) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-", suffix=".part")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(page)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StoreError(f"the page cannot be written: {error.strerror or error}", place=str(path), todo="choose another place with --out") from error
+    return path

@@ -1,0 +1,127 @@
+"""Which run leads on which problem and GPU, and what its score is worth. Pure: the table `runs` in, frames out.
+
+The score shown is the trace's own last official one where the analysis found it, else the published one, on today's
+peaks where the factor is known; ``score_source`` says which. A score is compared only within its problem, GPU and
+generation of the rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from traceparse import facts
+
+SET_ASIDE = ("reward_hack", "contamination", "contaminated", "fail")
+"""Published verdicts under which a score does not lead. Any other verdict is shown beside the score."""
+
+_BOARD = ("problem", "gpu", "deck_generation")
+_GENERATIONS = {generation.name: n for n, generation in enumerate(facts.GENERATIONS)}
+
+
+def scored(runs: pl.DataFrame) -> pl.DataFrame:
+    """One row per run, other forms of the same run left out, with what its score is worth.
+
+    Args:
+        runs: The table ``runs``.
+
+    Returns:
+        Its columns, with ``gpu``, ``problem``, ``model`` and ``harness`` unknown instead of null, and: ``shown_score``; ``score_source``
+        (``trace``, ``board``, each with ``, peaks of its day`` where it is not on today's); ``metric``; ``ceiling`` and ``attainable``
+        (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``on_front`` (no run of
+        the same board scores more for less).
+    """
+    kept = runs.filter(pl.col("duplicate_of").is_null())
+    worth = [_worth(row) for row in kept.iter_rows(named=True)]
+    types = {"shown_score": pl.Float64, "score_source": pl.String, "metric": pl.String, "ceiling": pl.Float64, "attainable": pl.Float64, "mark": pl.String}
+    added = pl.DataFrame(worth, schema=types, orient="row")
+    named = kept.with_columns(pl.col("gpu", "problem", "model", "harness", "deck_generation").fill_null("unknown"))
+    return _with_front(named.hstack(added))
+
+
+def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | None, float | None, str]:
+    problem = facts.PROBLEMS.get(row["problem"] or "")
+    metric = row["score_metric"] or (problem.metric if problem else "peak_fraction")
+    factor = facts.peaks_scale(row["problem"] or "", _date(row["start_local"])) if _date(row["start_local"]) else None
+    in_trace = row["score"] if row["score"] is not None else row["best_score"]
+    today = True
+    if in_trace is not None:
+        today = factor is not None or metric == "speedup"
+        score, source = in_trace * (factor or 1.0), "trace"
+    elif row["board_score_rescaled"] is not None:
+        score, source = row["board_score_rescaled"], "board"
+    else:
+        today = factor == 1.0
+        score, source = row["board_score"], "board"
+    if score is None:
+        return None, None, metric, None, None, _mark(row)
+    ceiling = facts.attainable_ceiling(problem, row["gpu"]) if problem and today and metric == "peak_fraction" else None
+    return score, source if today else f"{source}, peaks of its day", metric, ceiling, score / ceiling if ceiling else None, _mark(row)
+
+
+def _date(start: str | None) -> str:
+    """The day of ``YYYY-MM-DD HH:MM:SS``, or "" where the run does not say."""
+    day = (start or "")[:10]
+    return day if len(day) == 10 and day[4] == day[7] == "-" and (day[:4] + day[5:7] + day[8:]).isdigit() else ""
+
+
+def _mark(row: dict[str, Any]) -> str:
+    if row["verdict"] in SET_ASIDE:
+        return str(row["verdict"])
+    return "failed the published check" if row["board_correct"] is False else ""
+
+
+def _with_front(runs: pl.DataFrame) -> pl.DataFrame:
+    """Mark the runs that no other run of their board beats on score and spend; a tie goes to the first."""
+    best: dict[tuple[Any, ...], float] = {}
+    front = set()
+    able = runs.filter(pl.col("mark") == "").drop_nulls(["shown_score", "spend_tokens"]).sort("spend_tokens", "shown_score", descending=[False, True])
+    for row in able.iter_rows(named=True):
+        board = tuple(row[key] for key in _BOARD)
+        if row["shown_score"] > best.get(board, float("-inf")):
+            best[board] = row["shown_score"]
+            front.add(row["trace_id"])
+    return runs.with_columns(pl.Series("on_front", [trace_id in front for trace_id in runs["trace_id"]], dtype=pl.Boolean))
+
+
+def leaders(runs: pl.DataFrame) -> list[dict[str, Any]]:
+    """The leading run of each board, a board being a problem on a GPU under one generation of the rules.
+
+    Args:
+        runs: As `scored` gives them.
+
+    Returns:
+        One dict per board with at least one score that counts: the leading row of `runs`, and ``n_runs``, ``n_scored``, ``n_set_aside``;
+        ``second`` (the best row of another model, or None) and ``aside`` (the best row set aside, if it scores more, or None).
+        By problem, then GPU, newest generation first.
+    """
+    found = []
+    for _, group in runs.group_by(_BOARD, maintain_order=True):
+        have = group.drop_nulls("shown_score").sort("shown_score", descending=True, maintain_order=True)
+        fair = have.filter(pl.col("mark") == "")
+        if not fair.height:
+            continue
+        first = fair.row(0, named=True)
+        others = fair.filter(pl.col("model") != first["model"])
+        aside = have.filter((pl.col("mark") != "") & (pl.col("shown_score") > first["shown_score"]))
+        found.append(first | {
+            "n_runs": group.height, "n_scored": have.height, "n_set_aside": have.height - fair.height,
+            "second": others.row(0, named=True) if others.height else None, "aside": aside.row(0, named=True) if aside.height else None,
+        })  # fmt: skip
+    gpus = list(facts.GPUS)
+    return sorted(found, key=lambda b: (b["bench"] or "~", b["problem"], gpus.index(b["gpu"]) if b["gpu"] in gpus else len(gpus), -_age(b)))
+
+
+def _age(board: dict[str, Any]) -> int:
+    return _GENERATIONS.get(board["deck_generation"], -1)
+
+
+def current(boards: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each problem and GPU the board of the newest generation that has a score."""
+    newest: dict[tuple[str, str], dict[str, Any]] = {}
+    for board in boards:
+        key = board["problem"], board["gpu"]
+        if key not in newest or _age(board) > _age(newest[key]):
+            newest[key] = board
+    return list(newest.values())
