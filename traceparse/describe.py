@@ -10,7 +10,7 @@ from typing import Any
 from traceparse.facts import deck_generation, gpu_key
 from traceparse.model import Trace
 from traceparse.published import BOARD_FOLDERS, Cell, cell_for
-from traceparse.sources.names import RunName, canonical_problem, parse_run_id
+from traceparse.sources.names import RunName, bench_of, canonical_problem, parse_run_id
 
 _HARNESS_OF_FORMAT = {
     "claude": "claude", "codex": "codex", "opencode": "opencode", "gemini": "gemini", "cursor": "cursor", "droid": "droid",
@@ -90,12 +90,18 @@ def _problem(trace: Trace, name: RunName | None, cell: Cell | None) -> dict[str,
         }
     if name:
         return {"bench": name.bench, "problem": name.problem, "problem_as_named": name.problem_as_named}
-    named = _text(trace, "problem")
+    named = _text(trace, "problem") or _problem_folder(trace.cwd)
     return {
-        "bench": _text(trace, "bench"),
+        "bench": _text(trace, "bench") or (bench_of(named) if named else None),
         "problem": canonical_problem(named, _text(trace, "bench")) if named else None,
         "problem_as_named": named,
     }
+
+
+def _problem_folder(cwd: str | None) -> str | None:
+    """The deepest folder of the working directory that is called like a problem (``NN_lower_snake``)."""
+    parts = re.split(r"[/\\]", cwd or "")
+    return next((part for part in reversed(parts) if re.fullmatch(r"[0-9]{2}_[a-z][a-z0-9_]*", part)), None)
 
 
 def _gpu(trace_id: str, trace: Trace, cell: Cell | None) -> dict[str, str | None]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claude_records import TEXT, THINK, call, converted, native, result, usage
 from conftest import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,46 +27,6 @@ def trace_of(folder: Path) -> Trace:
 
 def run_of(folder: Path) -> Run:
     return assemble(trace_of(folder))
-
-
-def usage(i: int = 0, o: int = 0, cr: int = 0, cw: int = 0, **more: Any) -> dict[str, Any]:
-    return {"input_tokens": i, "output_tokens": o, "cache_read_input_tokens": cr, "cache_creation_input_tokens": cw, **more}
-
-
-def native(n: int, kind: str, content: Any, *, mid: str = "", req: str = "", ms: int = 250, **more: Any) -> dict[str, Any]:
-    """A record of a native session; `n` numbers it, its clock runs in steps that are not whole seconds."""
-    message: dict[str, Any] = {"role": kind, "content": content}
-    if kind == "assistant":
-        message |= {"id": mid, "model": "claude-opus-4-6", "usage": more.pop("u", None), "stop_reason": more.pop("stop", None)}
-    record = {"type": kind, "uuid": f"u{n}", "parentUuid": f"u{n - 1}" if n else None, "isSidechain": False, "sessionId": "s1",
-              "version": "2.1.38", "timestamp": f"2026-02-10T21:00:{n:02d}.{ms:03d}Z", "message": message}  # fmt: skip
-    return record | ({"requestId": req} if req else {}) | more
-
-
-TEXT = [{"type": "text", "text": "hello"}]
-THINK = [{"type": "thinking", "thinking": "hm", "signature": "x"}]
-
-
-def call(name: str = "Bash", call_id: str = "c1", **arguments: Any) -> list[dict[str, Any]]:
-    return [{"type": "tool_use", "id": call_id, "name": name, "input": arguments}]
-
-
-def result(call_id: str = "c1", content: Any = "ok", **more: Any) -> list[dict[str, Any]]:
-    return [{"type": "tool_result", "tool_use_id": call_id, "content": content, **more}]
-
-
-def converted(start: int, *contents: tuple[str, Any, Any]) -> list[dict[str, Any]]:
-    """Records as the converter writes them: three headers, one second each, a fresh id each."""
-    headers: list[dict[str, Any]] = [
-        {"type": "custom-title", "customTitle": "t", "sessionId": "s1"},
-        {"type": "ai-title", "aiTitle": "t", "sessionId": "s1"},
-        {"type": "mode", "mode": "normal", "sessionId": "s1"},
-    ]
-    for n, (kind, content, u) in enumerate(contents):
-        record = native(n, kind, content, mid=f"fresh-{n}", ms=0, u=u) if kind == "assistant" else native(n, kind, content, ms=0)
-        record |= {"version": "2.1.181", "timestamp": f"2026-07-01T17:{(start + n) // 60:02d}:{(start + n) % 60:02d}.000Z"}
-        headers.append(record)
-    return headers
 
 
 # --- native: responses and their usage ---------------------------------------------------------------------------------
@@ -150,7 +111,10 @@ def test_subagent_files_at_any_depth_are_counted_once_under_their_own_name(tmp_p
 
 def test_one_hour_cache_writes_are_kept_apart(tmp_path: Path) -> None:
     split = {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 70}
-    write_lines(tmp_path / "s1.jsonl", native(0, "assistant", TEXT, mid="m1", req="r1", u=usage(1, 5, 0, 100, cache_creation=split)))
+    write_lines(
+        tmp_path / "s1.jsonl",
+        native(0, "assistant", TEXT, mid="m1", req="r1", u=usage(1, 5, 0, 100, cache_creation=split)),
+    )
     run = run_of(tmp_path)
     assert (run.turns["cache_write_tokens"], run.turns["cache_write_1h_tokens"]) == ([100], [70])
 
@@ -175,13 +139,23 @@ def test_records_that_are_no_response(tmp_path: Path) -> None:
 
 
 def test_dangling_parents_lose_nothing(tmp_path: Path) -> None:
-    write_lines(tmp_path / "s1.jsonl", native(3, "user", "hi", parentUuid="zz"), native(2, "assistant", TEXT, mid="m1", parentUuid="yy"))
+    write_lines(
+        tmp_path / "s1.jsonl",
+        native(3, "user", "hi", parentUuid="zz"),
+        native(2, "assistant", TEXT, mid="m1", parentUuid="yy"),
+    )
     assert run_of(tmp_path).blocks["text"] == ["hi", "hello"]
 
 
 def test_results_as_lists_are_flattened_and_images_hashed(tmp_path: Path) -> None:
-    content = [{"type": "text", "text": "a"}, {"type": "image", "source": {"data": "QUJD"}}, {"type": "text", "text": "b"}]
-    write_lines(tmp_path / "s1.jsonl", native(0, "assistant", call(), mid="m1"), native(1, "user", result(content=content)))
+    content = [
+        {"type": "text", "text": "a"},
+        {"type": "image", "source": {"data": "QUJD"}},
+        {"type": "text", "text": "b"},
+    ]
+    write_lines(
+        tmp_path / "s1.jsonl", native(0, "assistant", call(), mid="m1"), native(1, "user", result(content=content))
+    )
     blocks = trace_of(tmp_path).events[1].blocks
     assert [(block.kind, block.text[:7]) for block in blocks] == [("tool_result", "a\nb"), ("image", "sha256:")]
 
@@ -228,15 +202,32 @@ def test_usage_that_is_zero_everywhere_is_no_usage(tmp_path: Path) -> None:
     zero = usage()
     write_lines(
         tmp_path / "r.jsonl",
-        *converted(0, ("user", "go", None), ("assistant", THINK, zero), ("assistant", call(), zero), ("user", result(), None), ("assistant", TEXT, zero)),
+        *converted(
+            0,
+            ("user", "go", None),
+            ("assistant", THINK, zero),
+            ("assistant", call(), zero),
+            ("user", result(), None),
+            ("assistant", TEXT, zero),
+        ),
     )
     run = run_of(tmp_path)
-    assert (run.runs["input_tokens"], run.runs["usage_basis"], run.runs["output_tokens"], run.runs["output_basis"]) == (None, "none", None, "none")
+    assert (run.runs["input_tokens"], run.runs["usage_basis"], run.runs["output_tokens"], run.runs["output_basis"]) == (
+        None,
+        "none",
+        None,
+        "none",
+    )
     assert run.turns["turn_basis"] == ["adjacency", "adjacency"]  # thinking and call, then the text after the result
 
 
 def test_a_field_that_is_zero_in_every_record_is_unknown(tmp_path: Path) -> None:
-    write_lines(tmp_path / "r.jsonl", *converted(0, ("assistant", TEXT, usage(50, 0, 0, 0)), ("user", "x", None), ("assistant", TEXT, usage(60, 0, 0, 0))))
+    write_lines(
+        tmp_path / "r.jsonl",
+        *converted(
+            0, ("assistant", TEXT, usage(50, 0, 0, 0)), ("user", "x", None), ("assistant", TEXT, usage(60, 0, 0, 0))
+        ),
+    )
     run = run_of(tmp_path)
     assert (run.runs["uncached_input_tokens"], run.runs["input_tokens"]) == (110, 110)
     assert (run.runs["cache_read_tokens"], run.runs["output_tokens"], run.runs["output_basis"]) == (None, None, "none")
@@ -250,13 +241,24 @@ def test_labels_of_other_events_are_marks_not_prompts(tmp_path: Path) -> None:
                    ("assistant", TEXT, None), ("user", "[error] gone", None)),
     )  # fmt: skip
     trace = trace_of(tmp_path)
-    assert [event.blocks[0].kind for event in trace.events[3:]] == ["meta", "text", "tool_use", "meta", "text", "meta", "text", "error"]
+    assert [event.blocks[0].kind for event in trace.events[3:]] == [
+        "meta",
+        "text",
+        "tool_use",
+        "meta",
+        "text",
+        "meta",
+        "text",
+        "error",
+    ]
     # a mark does not interrupt a response, a notification begins a new one
     assert assemble(trace).turns["first_record"] == [5, 9]
 
 
 def test_the_unknown_model_is_null_and_cut_outputs_are_marked(tmp_path: Path) -> None:
-    records = converted(0, ("assistant", call(), None), ("user", result(content="abc\n…[truncated]"), None), ("assistant", TEXT, None))
+    records = converted(
+        0, ("assistant", call(), None), ("user", result(content="abc\n…[truncated]"), None), ("assistant", TEXT, None)
+    )
     for record in records:
         if record["type"] == "assistant":
             record["message"]["model"] = "unknown"
@@ -267,7 +269,13 @@ def test_the_unknown_model_is_null_and_cut_outputs_are_marked(tmp_path: Path) ->
 
 
 def test_a_native_file_with_whole_seconds_stays_native_where_ids_repeat(tmp_path: Path) -> None:
-    records = converted(0, ("user", "go", None), ("assistant", THINK, usage(1, 1)), ("assistant", TEXT, usage(1, 9)), ("user", "x", None))
+    records = converted(
+        0,
+        ("user", "go", None),
+        ("assistant", THINK, usage(1, 1)),
+        ("assistant", TEXT, usage(1, 9)),
+        ("user", "x", None),
+    )
     for record in records[4:6]:
         record["message"]["id"] = "m1"
     write_lines(tmp_path / "r.jsonl", *records)
@@ -289,20 +297,41 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-_FIELDS = ["type", "message", "uuid", "sessionId", "timestamp", "isSidechain", "requestId", "content", "usage", "toolUseResult"]
+_FIELDS = [
+    "type",
+    "message",
+    "uuid",
+    "sessionId",
+    "timestamp",
+    "isSidechain",
+    "requestId",
+    "content",
+    "usage",
+    "toolUseResult",
+]
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "system", "summary"]), st.sampled_from(_FIELDS), _JSON), max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user", "assistant", "system", "summary"]), st.sampled_from(_FIELDS), _JSON),
+        max_size=5,
+    )
+)
 def test_no_shape_of_a_record_is_lost_or_fatal(mutations: list[tuple[str, str, Any]]) -> None:
     import tempfile
 
-    records = [native(n, kind, TEXT, mid=f"m{n}", u=usage(1, 1)) | {field: value} for n, (kind, field, value) in enumerate(mutations)]
+    records = [
+        native(n, kind, TEXT, mid=f"m{n}", u=usage(1, 1)) | {field: value}
+        for n, (kind, field, value) in enumerate(mutations)
+    ]
     with tempfile.TemporaryDirectory() as folder:
         write_lines(Path(folder) / "s.jsonl", *records)
         trace = trace_of(Path(folder))
     assemble(trace)
-    assert {event.record for event in trace.events} | {skip.record for skip in trace.skipped} == set(range(len(records)))
+    assert {event.record for event in trace.events} | {skip.record for skip in trace.skipped} == set(
+        range(len(records))
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -311,7 +340,12 @@ def test_no_damaged_byte_is_fatal(where: int, damage: bytes) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        path = write_lines(Path(folder) / "s.jsonl", native(0, "user", "go"), native(1, "assistant", call(command="ls"), mid="m1", u=usage(1, 2)), native(2, "user", result()))
+        path = write_lines(
+            Path(folder) / "s.jsonl",
+            native(0, "user", "go"),
+            native(1, "assistant", call(command="ls"), mid="m1", u=usage(1, 2)),
+            native(2, "user", result()),
+        )
         data = path.read_bytes()
         path.write_bytes(data[:where] + damage + data[where + 1 :])
         trace = trace_of(Path(folder))

@@ -72,7 +72,12 @@ def test_nesting_too_deep_for_any_decoder_is_a_skipped_row(tmp_path: Path) -> No
 def test_blank_broken_and_cut_lines_keep_their_numbers(tmp_path: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", b'{"t":1}\n\n  \nnot json\n{"t":2}\n{"t":"cu')
     assert read(log) == [(0, 1), (4, 2)]
-    assert reasons(log) == [(1, "blank", "by_design"), (2, "blank", "by_design"), (3, "not_json", "dropped"), (5, "truncated_tail", "dropped")]
+    assert reasons(log) == [
+        (1, "blank", "by_design"),
+        (2, "blank", "by_design"),
+        (3, "not_json", "dropped"),
+        (5, "truncated_tail", "dropped"),
+    ]
     assert log.n_records == 6
     assert [skip.byte_offset for skip in log.skipped] == [8, 9, 12, 29]
     assert log.skipped[-1].n_bytes == 8

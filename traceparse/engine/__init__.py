@@ -114,7 +114,11 @@ def _default_folder(listing: Listing) -> Path:
         taken = store.read_manifest(folder).source.split("@")[0] != listing.source.split("@")[0]
     except StoreError:
         taken = False
-    return folder.with_name(f"{listing.name}-{hashlib.sha256(listing.source.encode()).hexdigest()[:6]}") if taken else folder
+    return (
+        folder.with_name(f"{listing.name}-{hashlib.sha256(listing.source.encode()).hexdigest()[:6]}")
+        if taken
+        else folder
+    )
 
 
 def no_trace(listing: Listing, marks: list[TraceMark]) -> TraceparseError:

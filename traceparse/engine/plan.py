@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -102,17 +103,16 @@ def drop_twins(groups: list[Group]) -> tuple[list[Group], dict[str, str]]:
     kept: list[Group] = []
     twins: dict[str, str] = {}
     by_hash: dict[str, Group] = {}
-    by_id: dict[str, Group] = {}
+    by_id: dict[str, list[Group]] = defaultdict(list)
     for item in sorted(groups, key=lambda g: (len(g.members[0].path), g.members[0].path)):
-        twin = by_hash.get(item.sha256)
-        namesake = by_id.get(item.trace_id)
-        if twin is None and namesake is not None and _same_content(item, namesake):
-            twin = namesake
+        namesakes = by_id[item.trace_id]
+        twin = by_hash.get(item.sha256) or next((other for other in namesakes if _same_content(item, other)), None)
         if twin is not None:
             twins[item.members[0].path] = twin.members[0].path
             continue
-        final = item if namesake is None else Group(item.members[0].path, item.members, item.marks)
-        by_hash[item.sha256] = by_id[final.trace_id] = final
+        final = Group(item.members[0].path, item.members, item.marks) if namesakes else item
+        by_hash[item.sha256] = final
+        namesakes.append(final)
         kept.append(final)
     order = {item.members[0].path: position for position, item in enumerate(groups)}
     return sorted(kept, key=lambda g: order[g.members[0].path]), twins

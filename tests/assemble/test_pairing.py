@@ -1,0 +1,93 @@
+"""Calls and results: paired by the log's ids, in whatever order and number the log gives them."""
+
+from __future__ import annotations
+
+from traceparse.assemble import assemble
+from traceparse.assemble.outcome import outcome
+from traceparse.assemble.tools import tool_kind
+from traceparse.model import Block, Event, ToolCall, ToolResult, Trace
+
+
+def ask(record: int, call_id: str | None, arguments: str = "{}", name: str = "Bash", agent: str = "main") -> Event:
+    return Event(
+        record, "assistant", [Block("tool_use", arguments, call=ToolCall(call_id, name, arguments))], agent=agent
+    )
+
+
+def answer(record: int, call_id: str | None, text: str = "ok", agent: str = "main", **more: object) -> Event:
+    return Event(record, "tool", [Block("tool_result", text, result=ToolResult(call_id, **more))], agent=agent)  # type: ignore[arg-type]
+
+
+def calls(*events: Event) -> list[tuple[int, int | None]]:
+    trace = Trace("test", list(events), [], len(events), ["a"], "adjacency", real_clock=False)
+    columns = assemble(trace).tool_calls
+    return list(zip(columns["record"], columns["result_record"], strict=True))
+
+
+def test_parallel_calls_with_results_out_of_order() -> None:
+    assert calls(ask(0, "a"), ask(1, "b"), answer(2, "b"), answer(3, "a")) == [(0, 3), (1, 2)]
+
+
+def test_a_call_announced_twice_is_one_call_with_the_fuller_arguments() -> None:
+    trace = Trace(
+        "test",
+        [ask(0, "a"), ask(1, "a", '{"command":"ls"}'), answer(2, "a")],
+        [],
+        3,
+        ["a"],
+        "adjacency",
+        real_clock=False,
+    )
+    columns = assemble(trace).tool_calls
+    assert (columns["record"], columns["input_json"], columns["result_record"]) == ([0], ['{"command":"ls"}'], [2])
+
+
+def test_an_id_used_again_after_its_answer_is_a_new_call() -> None:
+    assert calls(ask(0, "a"), answer(1, "a"), ask(2, "a"), answer(3, "a")) == [(0, 1), (2, 3)]
+
+
+def test_a_call_without_a_result_and_a_result_without_a_call() -> None:
+    assert calls(ask(0, "a"), answer(1, "zz"), ask(2, None), answer(3, None)) == [(0, None), (2, None)]
+
+
+def test_a_second_result_for_one_call_changes_nothing() -> None:
+    assert calls(ask(0, "a"), answer(1, "a"), answer(2, "a")) == [(0, 1)]
+
+
+def test_equal_ids_of_two_agents_do_not_mix() -> None:
+    assert calls(ask(0, "a"), ask(1, "a", agent="s"), answer(2, "a", agent="s"), answer(3, "a")) == [(0, 3), (1, 2)]
+
+
+def test_outcomes() -> None:
+    none = ToolResult("a")
+    converter = ToolResult("a", is_error=False)
+    assert outcome(ToolResult("a", is_error=True), "", trust_flag=False) == (True, "flag", None)
+    assert outcome(converter, "fine", trust_flag=True) == (False, "flag", None)
+    assert outcome(converter, "fine", trust_flag=False) == (
+        None,
+        None,
+        None,
+    )  # a flag that no harness wrote says nothing
+    assert outcome(converter, "Exit code 2\nls: no such file", trust_flag=False) == (True, "text", 2)
+    assert outcome(none, "Chunk ID: 1\nProcess exited with code 0\nOutput:", trust_flag=False) == (False, "text", 0)
+    assert outcome(ToolResult("a", exit_code=137), "", trust_flag=True) == (True, "flag", 137)
+    assert outcome(none, "Traceback (most recent call last):\n  File\nValueError: x", trust_flag=False) == (
+        True,
+        "text",
+        None,
+    )
+    assert outcome(
+        none, "Traceback (most recent call last):\n  File\nValueError: x\nrecovered\nPASS", trust_flag=False
+    ) == (None, None, None)
+    assert outcome(none, "x" * 1000 + "\nexit code 7 was seen in the middle\n" + "y" * 1000, trust_flag=False) == (
+        None,
+        None,
+        None,
+    )
+
+
+def test_tool_kinds_over_harnesses() -> None:
+    names = {"Bash": "shell", "exec_command": "shell", "shellToolCall": "shell", "write_stdin": "shell", "Read": "read", "ReadFile": "read",
+             "apply_patch": "edit", "StrReplaceFile": "edit", "WriteFile": "write", "Task": "subagent", "WebFetch": "web",
+             "grepToolCall": "search", "TodoWrite": "plan", "mcp__x__y": "other", "": "other"}  # fmt: skip
+    assert {name: tool_kind(name) for name in names} == names

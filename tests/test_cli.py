@@ -1,0 +1,141 @@
+"""The command line: what goes to which stream, exit statuses, one line for every error."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from claude_records import call, converted, result
+from conftest import ROOT, write_lines
+
+RUN = "20260701_172615_claude_claude-opus-4-8_02_kda_cutlass"
+
+
+def traceparse(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "120"} | (env or {})
+    return subprocess.run(
+        [sys.executable, "-m", "traceparse", *arguments], capture_output=True, cwd=cwd, env=environment, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with two loaded traces; the text of one is hostile."""
+    folder = tmp_path_factory.mktemp("cli")
+    hostile = "\x1b]0;owned\x07\x1b[31mred"
+    for name in (RUN, "20260701_180000_codex_gpt-5.5_02_kda_cutlass"):
+        write_lines(
+            folder / f"logs/{name}.jsonl",
+            *converted(
+                0,
+                ("user", "go", None),
+                ("assistant", call(command="ls"), None),
+                ("user", result(content=hostile), None),
+            ),
+        )
+    done = traceparse("load", "logs", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_load_sums_up_on_stdout_and_keeps_progress_off_it(place: Path) -> None:
+    done = traceparse("load", "logs", cwd=place)
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.decode().splitlines())
+    assert lines["traces"].strip() == "2"
+    assert lines["clock"].strip().startswith(("none", "anchored", "scaled"))
+    assert lines["skipped"].strip() == "nothing"
+    assert b"\x1b" not in done.stdout
+
+
+def test_rows_as_csv_jsonl_and_parquet(place: Path) -> None:
+    arguments = ["show", "runs", "--columns", "run_id,n_turns", "--where", "harness = 'claude'"]
+    as_csv = traceparse(*arguments, "--fmt", "csv", cwd=place).stdout.decode()
+    assert list(csv.reader(io.StringIO(as_csv))) == [["run_id", "n_turns"], [RUN, "1"]]
+    as_json = traceparse(*arguments, "--fmt", "jsonl", cwd=place).stdout
+    assert json.loads(as_json) == {"run_id": RUN, "n_turns": 1}
+    as_parquet = traceparse(*arguments, "--fmt", "parquet", cwd=place).stdout
+    assert pl.read_parquet(io.BytesIO(as_parquet)).rows() == [(RUN, 1)]
+
+
+def test_text_of_strangers_cannot_drive_the_terminal(place: Path) -> None:
+    shown = traceparse("show", "blocks", "--columns", "text", "--where", "kind = 'tool_result'", cwd=place).stdout
+    assert b"\x1b" not in shown
+    assert b"\x07" not in shown
+    assert rb"\x1b[31mred" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["load", "/no/such/place"], 1, "no such file"),
+        (["show", "nope"], 2, "no table named 'nope'"),
+        (["show", "runs", "--columns", "nope"], 2, "no column 'nope'"),
+        (["show", "runs", "--where", "nope ="], 2, "cannot apply the condition"),
+        (["show", "runs", "--data", "/no/such/place"], 1, "no loaded data here"),
+        (["schema", "nope"], 2, "no table named"),
+        (["load", "logs", "--format", "nope"], 2, "no format named"),
+        (["report", "2026"], 2, "2 runs match"),
+        (["report", "nope"], 2, "no run matches"),
+        (["load"], 2, "Missing argument"),
+        (["nope"], 2, "No such command"),
+    ],
+)
+def test_every_error_is_one_line_with_its_status(place: Path, arguments: list[str], status: int, words: str) -> None:
+    done = traceparse(*arguments, cwd=place)
+    text = done.stderr.decode()
+    assert (done.returncode, done.stdout) == (status, b"")
+    assert words in text
+    assert "Traceback" not in text
+    if "Usage:" not in text:
+        assert len(text.strip().splitlines()) == 1
+
+
+def test_debug_shows_the_traceback(place: Path) -> None:
+    done = traceparse("--debug", "show", "nope", cwd=place)
+    assert b"Traceback" in done.stderr
+
+
+def test_nothing_loaded_yet_says_what_to_do(tmp_path: Path) -> None:
+    done = traceparse("show", "runs", cwd=tmp_path)
+    assert done.returncode == 1
+    assert b"traceparse load" in done.stderr
+
+
+def test_a_closed_pipe_is_no_error(place: Path) -> None:
+    command = f"{sys.executable} -m traceparse show blocks --fmt csv | head -n 1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.stderr == b""
+
+
+def test_every_command_teaches_itself(place: Path) -> None:
+    from traceparse.cli import cli
+
+    for name, command in cli.commands.items():
+        text = traceparse(name, "--help", cwd=place).stdout.decode()
+        assert "Usage:" in text, name
+        assert len((command.help or "").split()) >= 5, name
+
+
+def test_schema_explains_every_column(place: Path) -> None:
+    from traceparse.schema import TABLES
+
+    for name, spec in TABLES.items():
+        text = traceparse("schema", name, cwd=place).stdout.decode() if name in ("runs", "scores") else None
+        for column in spec.columns:
+            assert column.meaning, f"{name}.{column.name}"
+            assert text is None or f"  {column.name} " in text
+
+
+def test_the_embedded_sample_loads(tmp_path: Path) -> None:
+    done = traceparse("load", "sample", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert b"traces" in done.stdout
