@@ -1,0 +1,115 @@
+"""Which framework a kernel's text is written in. Reads the text alone; knows nothing of runs or boards.
+
+Comments and docstrings never decide. A string decides only as what it is: CUDA source inside a Python string is CUDA
+(that is how `load_inline` kernels are written), any other string is data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+FRAMEWORKS = ("ptx", "cutlass", "wmma", "cuda", "triton", "cute-dsl", "torch", "unknown")
+"""Most specific first: the order in which `label` decides."""
+
+C_SUFFIXES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".hip")
+"""File endings whose text is C++ as it stands."""
+
+# A Python string or comment. An unterminated triple quote runs to the end: partial texts are labelled too.
+_PYTHON = re.compile(
+    r"""(?P<comment>\#[^\n]*)
+      | (?P<string>[rRbBuUfF]{0,2}(?:'''(?:[^\\]|\\.)*?(?:'''|\Z)|\"\"\"(?:[^\\]|\\.)*?(?:\"\"\"|\Z)
+                 |'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))""",
+    re.VERBOSE | re.DOTALL,
+)
+_C_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_C_MARK = re.compile(r"__global__|__device__|#\s*include|#\s*define|<<<|\basm\b|extern\s+\"C\"|torch::Tensor|\bcute::|\bcutlass::")
+
+_C_RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("ptx", re.compile(r"\b(?:asm|__asm__)\s*(?:volatile|__volatile__|goto)?\s*\(")),
+    ("cutlass", re.compile(r"#\s*include\s*[<\"](?:cutlass|cute)/|\b(?:cutlass|cute)::")),
+    ("wmma", re.compile(r"\bnvcuda::wmma\b|\bwmma::|#\s*include\s*<mma\.h>")),
+    ("cuda", re.compile(r"__global__|<<<")),
+)
+_PTX_TEXT = re.compile(r"^\s*\.version\s+\d.*?^\s*\.target\s+sm_", re.MULTILINE | re.DOTALL)
+
+_PYTHON_RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("cuda", re.compile(r"\bload_inline\s*\(|\bcpp_extension\.load\s*\(|\bRawKernel\s*\(|\bRawModule\s*\(|@(?:numba\.)?cuda\.jit")),
+    ("triton", re.compile(r"@\s*(?:triton\.)?jit\b|@\s*triton\.autotune|@\s*gluon\.jit|\btl\.program_id\s*\(")),
+    ("cute-dsl", re.compile(r"\bimport\s+cutlass\.cute\b|\bfrom\s+cutlass(?:\.cute)?\s+import\b|@\s*cute\.(?:jit|kernel)\b")),
+    ("torch", re.compile(r"\bimport\s+torch\b|\bfrom\s+torch\b|\btorch\.")),
+)
+_TRITON_IMPORT = re.compile(r"\b(?:import|from)\s+triton\b")
+
+
+def label(text: str, path: str | None = None) -> str:
+    """The most specific framework that a kernel's text uses.
+
+    Args:
+        text: The source, whole or partial; a published bundle works too.
+        path: Its file name, whose ending tells C++ from Python; without one the text decides.
+
+    Returns:
+        One of `FRAMEWORKS`: ``ptx`` for inline assembly or PTX text, ``cutlass`` for its C++ headers, ``wmma``, ``cuda``
+        for other device code (or its loader), ``triton``, ``cute-dsl``, ``torch`` where only torch is used.
+    """
+    if path is not None and path.endswith(".ptx"):
+        return "ptx"
+    if path is not None and path.endswith(C_SUFFIXES):
+        return _label_c(text) or "unknown"
+    code, strings = split_python(text)
+    found = [name for part in strings if _C_MARK.search(part) and (name := _label_c(part))]
+    if any(_PTX_TEXT.search(part) for part in strings):
+        found.append("ptx")
+    # A bundle's C++ side files stand outside any Python string, and so does a C++ file without a name.
+    if _C_MARK.search(code) and re.search(r"__global__|#\s*include\s*[<\"]", code):
+        found += [name for name in [_label_c(code)] if name]
+    for name, rule in _PYTHON_RULES:
+        if rule.search(code) and (name != "triton" or _TRITON_IMPORT.search(code) or "@triton" in code or "gluon" in code):
+            found.append(name)
+    return most_specific(found)
+
+
+def most_specific(labels: Iterable[str]) -> str:
+    """The first of `FRAMEWORKS` among some labels; ``unknown`` for none."""
+    known = set(labels)
+    return next((name for name in FRAMEWORKS if name in known), "unknown")
+
+
+def family(name: str) -> str:
+    """The family a framework belongs to: everything written in CUDA C++ is one, however low it reaches."""
+    return "cuda" if name in ("ptx", "cutlass", "wmma", "cuda") else name
+
+
+def split_python(text: str) -> tuple[str, list[str]]:
+    """Split Python source into code without comments and strings, and the strings that are not docstrings.
+
+    Works on partial text: it scans, it does not parse.
+    """
+    code: list[str] = []
+    strings: list[str] = []
+    at = 0
+    for match in _PYTHON.finditer(text):
+        code.append(text[at : match.start()])
+        at = match.end()
+        if match["string"] is None:
+            continue
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        # A string that begins a statement outside any bracket is a docstring or a note; one with an escape prefix or
+        # after a bracket or comma on an earlier line is an argument.
+        if line.strip() or (_before(text, match.start()) in "(,=[{+"):
+            strings.append(match["string"])
+            code.append(" '' ")
+    code.append(text[at:])
+    return "".join(code), strings
+
+
+def _before(text: str, at: int) -> str:
+    """The last character before `at` that is not white space; ";" at the start of the text."""
+    head = text[max(0, at - 400) : at].rstrip()
+    return head[-1] if head else ";"
+
+
+def _label_c(text: str) -> str | None:
+    code = _C_COMMENT.sub(" ", text)
+    return next((name for name, rule in _C_RULES if rule.search(code)), None)

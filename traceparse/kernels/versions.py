@@ -1,0 +1,290 @@
+"""The `kernels` table: replays a run's calls and makes a row of each change of a kernel source file. One run at a time.
+
+A row is one (call, file): what several commands of one call did to a file is one version, and a call that changes two
+files makes two rows. A call that visibly wrote a file makes a version even where the log cut its text (``complete`` is
+then false and ``content`` holds what is known). A call whose target cannot be seen makes none; the versions whose life it
+falls into are no longer complete, until a full write or a full reading of the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from traceparse.errors import UsageError
+from traceparse.kernels.calls import Call, Hands, parse_arguments, viewer_marks
+from traceparse.kernels.designs import Designs
+from traceparse.kernels.framework import C_SUFFIXES, label, most_specific
+from traceparse.kernels.sidecars import References, closure, references
+from traceparse.kernels.workspace import Change, Workspace, is_source
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from traceparse.tables import Frames
+
+SOLUTION = "solution.py"
+_KERNEL_LABELS = ("ptx", "cutlass", "wmma", "cuda", "triton", "cute-dsl")
+_DIFF_LINES = 6_000
+"""Longer texts are counted by lines as a bag: difflib's time grows with the square of the length."""
+
+DECK_FILES = frozenset(("reference.py", "check.py", "benchmark.py", "sota.py", "shapes.py", "baseline.py", "problem.yaml"))
+
+
+class _Row:
+    """One version while the replay goes on."""
+
+    def __init__(self, change: Change, call: dict[str, Any], number: int):
+        self.change, self.call, self.number = change, call, number
+        self.text, self.complete = change.after.text, change.after.whole
+        self.parent: _Row | None = None
+        self.next_number: int | None = None
+        self.is_sidecar = False
+
+    @functools.cached_property
+    def label(self) -> str:
+        """Framework of this file's text alone; read once the replay is over."""
+        return label(self.text, self.change.path) if self.text else "unknown"
+
+    @functools.cached_property
+    def references(self) -> References:
+        """What this file's text names; read once the replay is over."""
+        return references(self.text or "")
+
+
+def replay(frames: Frames) -> pl.DataFrame:
+    """Every version of every kernel source file of one run.
+
+    Args:
+        frames: The run's `runs`, `blocks` and `tool_calls`.
+
+    Returns:
+        The `kernels` table, in order of the calls.
+    """
+    from traceparse.tables import frame
+
+    rows = _replayed(frames)
+    kept = _select(rows)
+    return frame("kernels", _columns(frames["runs"]["trace_id"][0], kept)) if kept else frame("kernels", {"trace_id": []})
+
+
+def _replayed(frames: Frames) -> list[_Row]:
+    calls = frames["tool_calls"].sort("call").to_dicts()
+    results = dict(frames["blocks"].select("block", "text").iter_rows())
+    arguments = [parse_arguments(call["input_json"]) for call in calls]
+    run = frames["runs"].row(0, named=True)
+    workspace = Workspace(problem_folder(run, calls, arguments), run["cwd"])
+    hands = Hands(workspace, viewer_marks(arguments))
+    rows: list[_Row] = []
+    last: dict[str, _Row] = {}
+    for call, given in zip(calls, arguments, strict=True):
+        hands.apply(Call(call["name"], call["tool"], given, results.get(call["result_block"]), call["is_error"], call["truncated"]))
+        for path in workspace.observed & set(last):
+            held = workspace.files.get(path)
+            if held is not None:
+                last[path].text, last[path].complete = held.text, held.whole
+        workspace.observed.clear()
+        for change in workspace.take_changes():
+            if not is_source(change.path):
+                continue
+            row = _Row(change, call, len(rows))
+            row.parent = last.get(change.path)
+            if row.parent is not None:
+                row.parent.next_number = row.number
+            last[change.path] = row
+            rows.append(row)
+        for path in workspace.stale & set(last):
+            last[path].complete = False
+    return rows
+
+
+def problem_folder(run: dict[str, Any], calls: list[dict[str, Any]], arguments: list[dict[str, Any]]) -> str | None:
+    """The absolute folder of the run's problem: the session's own, else the one its calls name most often."""
+    names = [name for name in (run.get("problem_as_named"), run.get("problem")) if name]
+    cwd = run.get("cwd")
+    if cwd and cwd.rstrip("/").rsplit("/", 1)[-1] in names:
+        return str(cwd)
+    if not names:
+        return cwd
+    pattern = re.compile(r"(/[^\s'\"`;:*?<>|(){}\\]*?/(?:" + "|".join(map(re.escape, names)) + r"))(?=[/\s'\"`;)&|]|$)")
+    counts: Counter[str] = Counter()
+    for call, given in zip(calls, arguments, strict=True):
+        for value in (call["file_path"], call["command"], given.get("workdir"), given.get("raw")):
+            if isinstance(value, str):
+                counts.update(pattern.findall(value[:20_000]))
+        if call["tool"] in ("write", "edit") and call["file_path"]:  # where it writes counts more than where it looks
+            counts.update({folder: 1_000 for folder in pattern.findall(call["file_path"])})
+    if counts:
+        return max(counts, key=lambda folder: (str(run.get("run_id")) in folder, counts[folder], folder))
+    return f"{cwd.rstrip('/')}/{names[0]}" if cwd and cwd.rstrip("/").endswith("/problems") else cwd
+
+
+def _select(rows: list[_Row]) -> list[_Row]:
+    """Rows of kernel source files: the solution, what it loads at some time of the row's life, and scratch kernels."""
+    kept: set[str] = set()
+    living: dict[str, _Row] = {}
+    loaded: set[str] = set()
+    for row in rows:
+        path = row.change.path
+        if path.rsplit("/", 1)[-1] in DECK_FILES:
+            continue
+        fresh = path not in living
+        living[path] = row
+        if path == SOLUTION or path.endswith((".cu", ".cuh", ".ptx")) or (path not in kept and row.label in _KERNEL_LABELS):
+            kept.add(path)
+        if path == SOLUTION or path in loaded or fresh:
+            loaded = closure({p: r.references for p, r in living.items()}, SOLUTION)
+        for other in loaded:
+            living[other].is_sidecar = True
+            kept.add(other)
+    # A file is what it is for its whole life: a side file's first version is written before the solution loads it.
+    sidecars = {row.change.path for row in rows if row.is_sidecar}
+    for row in rows:
+        if row.change.path in sidecars and not row.is_sidecar:
+            row.is_sidecar = _loaded_later(rows, row)
+    return [row for row in rows if row.change.path in kept]
+
+
+def _loaded_later(rows: list[_Row], row: _Row) -> bool:
+    """A later version of the same file, following without the file's being dropped, is loaded."""
+    follower = row.next_number
+    while follower is not None:
+        if rows[follower].is_sidecar:
+            return True
+        follower = rows[follower].next_number
+    return False
+
+
+def _columns(trace_id: str, rows: list[_Row]) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = defaultdict(list)
+    versions = {row.number: index for index, row in enumerate(rows)}
+    finals = {row.change.path: row.number for row in rows}
+    designs = Designs()
+    solution_version = 0
+    living: dict[str, _Row] = {}
+    for index, row in enumerate(rows):
+        path, text = row.change.path, row.text
+        is_solution = path == SOLUTION
+        solution_version += is_solution
+        living[path] = row
+        parts = {p: r for p, r in living.items() if p == SOLUTION or r.is_sidecar}
+        framework = row.label
+        if is_solution:
+            loaded = closure({p: r.references for p, r in parts.items()}, SOLUTION)
+            framework = most_specific([framework, *(parts[p].label for p in loaded)])
+        design = None
+        if is_solution or row.is_sidecar:
+            joined = "\n".join(parts[p].text or "" for p in sorted(parts))
+            design = designs.place(joined, most_specific(r.label for r in parts.values()), partial=not row.complete)
+        parent_text = row.parent.text if row.parent is not None else None
+        added, removed = _difference(parent_text, text) if row.complete and (row.parent is None or row.parent.complete) else (None, None)
+        encoded = (text or "").encode("utf-8", "replace")
+        values = {
+            "trace_id": trace_id,
+            "version": index,
+            "solution_version": solution_version if is_solution else None,
+            "turn": row.call["turn"],
+            "record": row.call["record"],
+            "path": path,
+            "is_solution": is_solution,
+            "is_sidecar": row.is_sidecar and not is_solution,
+            "op": row.change.op,
+            "design": design,
+            "framework": framework,
+            "n_lines": len((text or "").splitlines()),
+            "n_bytes": len(encoded),
+            "sha256": hashlib.sha256(encoded).hexdigest() if row.complete and text is not None else None,
+            "complete": row.complete and text is not None,
+            "content": text,
+            "parent_version": versions.get(row.parent.number) if row.parent is not None else None,
+            "added_lines": added,
+            "removed_lines": removed,
+            "is_final": finals[path] == row.number,
+        }
+        for name, value in values.items():
+            columns[name].append(value)
+    return columns
+
+
+def _difference(old: str | None, new: str | None) -> tuple[int, int]:
+    """Lines added and removed."""
+    before, after = (old or "").splitlines(), (new or "").splitlines()
+    if len(before) + len(after) > _DIFF_LINES:
+        gone, come = Counter(before), Counter(after)
+        return sum((come - gone).values()), sum((gone - come).values())
+    added = removed = 0
+    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            added += j2 - j1
+            removed += i2 - i1
+    return added, removed
+
+
+class Files(NamedTuple):
+    """The solution with its side files as they stood at a version.
+
+    Attributes:
+        version: The version asked for.
+        files: Text by path, the solution first.
+        missing: Paths of which the log does not hold the whole text; `files` has what is known of them.
+    """
+
+    version: int
+    files: dict[str, str]
+    missing: list[str]
+
+    @property
+    def complete(self) -> bool:
+        """Every text is whole."""
+        return not self.missing
+
+
+def final_files(kernels: pl.DataFrame, version: int | None = None) -> Files:
+    """The solution and the files it loads, as of a version.
+
+    Args:
+        kernels: The `kernels` rows of one run.
+        version: `kernels.version`; the run's last one by default.
+
+    Raises:
+        UsageError: The run has no solution, or no such version.
+    """
+    rows = kernels.sort("version").to_dicts()
+    if version is None and rows:
+        version = rows[-1]["version"]
+    if version is None or not any(row["version"] == version for row in rows):
+        raise UsageError(f"no version {version} among the run's kernels", expected=f"0 to {len(rows) - 1}" if rows else "a run with kernels")
+    latest = {row["path"]: row for row in rows if row["version"] <= version}
+    solution = next((row for row in latest.values() if row["is_solution"]), None)
+    if solution is None:
+        raise UsageError(f"no solution file before version {version}", todo="choose a later version: `traceparse kernels list RUN`")
+    texts = {path: row["content"] or "" for path, row in latest.items()}
+    names = [solution["path"], *sorted(closure({p: references(t) for p, t in texts.items()}, solution["path"]))]
+    return Files(version, {name: texts[name] for name in names}, [name for name in names if not latest[name]["complete"]])
+
+
+def diff(kernels: pl.DataFrame, old: int, new: int) -> str:
+    """Unified diff between two versions' texts.
+
+    Args:
+        kernels: The `kernels` rows of one run.
+        old: `kernels.version` of the left side.
+        new: `kernels.version` of the right side.
+
+    Raises:
+        UsageError: There is no such version, or nothing is known of its text.
+    """
+    rows = {row["version"]: row for row in kernels.to_dicts()}
+    sides = []
+    for version in (old, new):
+        row = rows.get(version)
+        if row is None or row["content"] is None:
+            raise UsageError(f"no text for version {version}", expected="a version with content: `traceparse kernels list RUN`")
+        note = "" if row["complete"] else " (partial)"
+        sides.append((row["content"].splitlines(keepends=True), f"{row['path']}@{version}{note}"))
+    lines = difflib.unified_diff(sides[0][0], sides[1][0], sides[0][1], sides[1][1])
+    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)

@@ -1,0 +1,192 @@
+"""The files of one run as the agent's calls left them: a file tree in memory, and how whole each text is. Reads no logs.
+
+The words used throughout: a text is *whole* when the log holds every character of it; a *partial* text is what is known
+of a file of which some call's text is missing. A file can be *stale*: something may have changed it unseen since.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Literal, NamedTuple
+
+Op = Literal["write", "edit", "patch", "shell", "revert"]
+
+MAX_TEXT = 4_000_000
+"""Characters. A longer text (a runaway script's) is kept as partial; real kernels hold below 0.2 million."""
+
+
+class Text(NamedTuple):
+    """What is known of a file: `text` is None where nothing is."""
+
+    text: str | None
+    whole: bool
+
+
+NOTHING = Text(None, False)
+
+
+class Change(NamedTuple):
+    """One file changed by a call: the text before (None where the file is new to the log) and after."""
+
+    path: str
+    before: Text | None
+    after: Text
+    op: Op
+
+
+class Workspace:
+    """Files by path; paths below the problem's folder are relative to it, others absolute.
+
+    Args:
+        root: The problem's folder, absolute, or None where the log does not tell.
+        cwd: The folder that relative paths start from.
+    """
+
+    def __init__(self, root: str | None, cwd: str | None):
+        self.root = root.rstrip("/") if root else None
+        self.cwd = cwd or self.root or "."
+        if self.root and not (self.cwd + "/").startswith(self.root + "/") and not (self.root + "/").startswith(self.cwd.rstrip("/") + "/"):
+            self.cwd = self.root  # the log's folder and the paths its calls use are two names of one place
+        self.files: dict[str, Text] = {}
+        self.originals: dict[str, Text] = {}
+        self._stash: dict[str, Text] | None = None
+        self._before: dict[str, Text | None] = {}
+        self._ops: dict[str, Op] = {}
+        self.stale: set[str] = set()
+        self.observed: set[str] = set()
+
+    def path(self, name: str, cwd: str | None = None) -> str:
+        """A file's key. A bare ``solution.py`` named from a folder above the problem's is the problem's own."""
+        name = name.strip()
+        base = cwd or self.cwd
+        full = name if name.startswith("/") else posixpath.join(base, name)
+        full = posixpath.normpath(full)
+        if self.root is not None:
+            if full.startswith(self.root + "/"):
+                return full[len(self.root) + 1 :]
+            if "/" not in name and name == "solution.py" and (self.root + "/").startswith(base.rstrip("/") + "/"):
+                return name
+        return full
+
+    def read(self, path: str) -> Text | None:
+        """What is known of a file; None for one that the log has not shown."""
+        return self.files.get(path)
+
+    def write(self, path: str, after: Text, op: Op) -> None:
+        """A file's new text. Text that only starts or continues a partial one must come with ``whole=False``."""
+        if after.text is not None and len(after.text) > MAX_TEXT:
+            after = Text(after.text[:MAX_TEXT], False)
+        self._before.setdefault(path, self.files.get(path))
+        self._ops[path] = op
+        self.files[path] = after
+        self.stale.discard(path)
+
+    def append(self, path: str, more: Text, op: Op) -> None:
+        """Text added at the end; to a file not seen before it is all that is known."""
+        old = self.files.get(path)
+        if old is None:
+            # The file may have stood there unseen; ">>" to a new file is rare next to that.
+            self.write(path, Text(more.text, False), op)
+        elif more.text is None or old.text is None:
+            self.write(path, Text(old.text, False), op)
+        else:
+            self.write(path, Text(old.text + more.text, old.whole and more.whole), op)
+
+    def spoil(self, path: str, op: Op) -> None:
+        """The file was changed in a way that the log does not show."""
+        old = self.files.get(path)
+        self.write(path, Text(old.text if old else None, False), op)
+
+    def copy(self, source: str, target: str, op: Op) -> None:
+        """``cp``: the target has the source's text, whatever is known of it."""
+        self.write(target, self.files.get(source) or self.originals.get(source) or NOTHING, op)
+
+    def remove(self, path: str) -> None:
+        """The file is gone; writing it again starts anew. No change of text is recorded."""
+        self.files.pop(path, None)
+
+    def unseen(self, paths: set[str] | None) -> None:
+        """A call whose text is missing may have changed these files (None: any); it makes no version."""
+        for path in list(self.files) if paths is None else paths & set(self.files):
+            self.files[path] = self.files[path]._replace(whole=False)
+            self.stale.add(path)
+
+    def checkout(self, path: str) -> None:
+        """``git checkout``: back to the text the run started from, where the log has shown it."""
+        self.write(path, self.originals.get(path, NOTHING), "revert")
+
+    def stash(self) -> None:
+        """``git stash``: every file back to its start; `unstash` brings them again."""
+        self._stash = dict(self.files)
+        for path in list(self.files):
+            if path in self.originals:
+                self.checkout(path)
+
+    def unstash(self) -> None:
+        """``git stash pop``."""
+        for path, text in (self._stash or {}).items():
+            if self.files.get(path) != text:
+                self.write(path, text, "revert")
+        self._stash = None
+
+    def observe(self, path: str, text: str) -> None:
+        """A full reading of the file: the log shows its whole text."""
+        if path not in self.files:
+            self.originals.setdefault(path, Text(text, True))
+        self.files[path] = Text(text, True)
+        self.stale.discard(path)
+        self.observed.add(path)
+
+    def doubt(self, path: str) -> None:
+        """A reading shows other text than the replay has: the log holds a change that was not seen."""
+        self.unseen({path})
+
+    def take_changes(self) -> list[Change]:
+        """Changes since the last call of this method, one per file, leaving out those that changed nothing for sure."""
+        changes = []
+        for path, before in self._before.items():
+            after = self.files.get(path)
+            if after is not None and not (before == after and after.whole):
+                changes.append(Change(path, before, after, self._ops[path]))
+        self._before, self._ops = {}, {}
+        return changes
+
+    def discard_changes(self) -> None:
+        """Undo everything since the last `take_changes`: the call failed."""
+        for path, before in self._before.items():
+            if before is None:
+                self.files.pop(path, None)
+            else:
+                self.files[path] = before
+        self._before, self._ops = {}, {}
+
+
+_READ_LINE = re.compile(r"^ *(\d+)(?:\t|→|: |\| |[:|]$)(.*)$")
+_SOURCE = re.compile(r"\.(?:py|cu|cuh|cpp|cc|cxx|c|h|hpp|ptx|hip)$")
+
+
+def is_source(path: str) -> bool:
+    """The path ends like a source file that can hold a kernel."""
+    return _SOURCE.search(path) is not None
+
+
+def numbered_lines(text: str) -> dict[int, str]:
+    """Lines of a reading with line numbers (``cat -n``, ``12: ``, ``00012| ``) by number; lines without one are skipped.
+
+    A number that does not follow its predecessor ends the reading: what comes after is the tool's own remark.
+    """
+    lines: dict[int, str] = {}
+    last: int | None = None
+    for line in text.split("\n"):
+        match = _READ_LINE.match(line)
+        if match is None:
+            if last is not None:
+                break
+            continue
+        number = int(match[1])
+        if last is not None and number != last + 1:
+            break
+        lines[number] = match[2]
+        last = number
+    return lines
