@@ -17,6 +17,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from traceparse.formats import Group, Knows, trace_id_of
 from traceparse.formats.log import Head, Line, Log, tolerant
 from traceparse.formats.loose import mapping, skip_record, string
@@ -185,11 +187,15 @@ class _Base:
     def _data(self, row: dict[str, Any], record: int) -> dict[str, Any] | None:
         data = row.get("data")
         line = Line(record, 0, data if isinstance(data, bytes) else b"", True)
+        repairs = 0
         try:
-            value, repairs = tolerant(line.data)
-        except (ValueError, RecursionError) as error:
-            self.log.skip(line, "not_json", "dropped", file=self.file, why=str(error))
-            return None
+            value = msgspec.json.decode(line.data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            try:
+                value, repairs = tolerant(line.data)
+            except (ValueError, RecursionError) as error:
+                self.log.skip(line, "not_json", "dropped", file=self.file, why=str(error))
+                return None
         if not isinstance(value, dict):
             self.log.skip(line, "unexpected_shape", "dropped", file=self.file)
             return None
