@@ -180,14 +180,11 @@ def judge_timing(proofs: Proofs, timing: ShapeTiming, ceiling_ms: float | None, 
         not (gap > _MARGIN_MS and event_ms < 0.7 * timing.host_ms),
         f"{at}: events {event_ms:.4f} ms, host until idle {timing.host_ms:.4f} ms",
     )
-    # A CPU shared with others gives no steady figures: there, only a gross contradiction counts.
-    share, margin = (0.5, _MARGIN_MS) if on_gpu else (0.1, 2.0)
     late = timing.outside_ms - event_ms
-    proofs.add(
-        "outside_clock",
-        not (late > margin and event_ms < share * timing.outside_ms),
-        f"{at}: events {event_ms:.4f} ms, from outside {timing.outside_ms:.4f} ms a call",
-    )
+    agrees = not (late > _MARGIN_MS and event_ms < 0.5 * timing.outside_ms)
+    # A CPU that other programs use as well gives no steady figures to hold against each other.
+    text = f"{at}: events {event_ms:.4f} ms, from outside {timing.outside_ms:.4f} ms a call"
+    proofs.add("outside_clock", agrees if on_gpu else None, text)
     if ceiling_ms is not None:
         proofs.add(
             "below_ceiling",

@@ -136,12 +136,12 @@ def error_outcome(operation: str, kind: str, text: str, *, published_ok: bool) -
 
     Args:
         operation: What was asked of the candidate: hello, load, open, call, time, burst, reference …
-        kind: raised, closed, timeout, forged, state_dict, reference.
+        kind: raised, closed, timeout, forged, state_dict, reference (fails alone), judge (our side failed).
         text: Type, message and trace.
         published_ok: The kernel passed its check when it was published; it then compiled once, so a compiler that
             refuses it now has changed.
     """
-    if kind in ("reference",) or (operation == "hello" and kind != "forged"):
+    if kind in ("reference", "judge") or (operation == "hello" and kind != "forged"):
         return "infra"
     if kind == "timeout":
         return "timeout"

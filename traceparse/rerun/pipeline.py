@@ -38,6 +38,7 @@ class Plan:
     gates: tuple[str, ...]
     published_problem: Problem | None = None
     limits: Limits = field(default_factory=Limits)
+    timing: bool = True
 
     def cell(self, name: str) -> Any:
         """A field of the published cell, None where there is none."""
@@ -103,9 +104,9 @@ class _Run:
         fatal = self.stopped is not None and self.stopped[0] not in ("fails_check",)
         wrong = "correct" in self.proofs.failed or self.stopped is not None
         # A kernel that fails only a stricter case is timed all the same: its published figure stands to be compared.
-        if not fatal and not wrong and problem.has_forward:
+        if self.plan.timing and not fatal and not wrong and problem.has_forward:
             self._time()
-        if not fatal and result.gate_current == "pass" and problem.has_benchmark:
+        if self.plan.timing and not fatal and result.gate_current == "pass" and problem.has_benchmark:
             self._benchmark()
         self._figures()
         if strict:
@@ -161,8 +162,7 @@ class _Run:
             text = f"build_lock_stale: a build waited for a lock that nobody holds: {', '.join(stale)}"
         if outcome == "fails_check":
             self.proofs.add("correct", False, f"{stop['op']}: {text}")
-        last_line = text.splitlines()[0] if text else stop["kind"]
-        return outcome, f"{name}, {stop['op']}, shape {stop['shape']}: {last_line}"[:500]
+        return outcome, f"{name}, {stop['op']}, shape {stop['shape']}: {' '.join(text.split()) or stop['kind']}"[:500]
 
     def _check(self) -> None:
         self.step("check")

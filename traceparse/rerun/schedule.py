@@ -83,6 +83,7 @@ def rerun(
     cpu: bool = False,
     gates: Sequence[str] = ("current", "strict"),
     published_deck: Path | str | None = None,
+    timing: bool = True,
     jobs: int = 3,
     limits: Limits | None = None,
     time_budget_s: float | None = None,
@@ -98,6 +99,7 @@ def rerun(
         gpu_indices: Which GPUs, all by default.
         cpu: Run on the CPU, whatever GPUs there are.
         gates: Which of published, current and strict to pass through.
+        timing: Whether kernels with right outputs are timed, by us and by the deck's benchmark.
         published_deck: The deck as it was when the kernels were published, for the published gate.
         jobs: Kernels built and checked side by side on each GPU.
         limits: Limits on each kernel.
@@ -128,7 +130,14 @@ def rerun(
     base = Path(out).resolve()
     (base / "results").mkdir(parents=True, exist_ok=True)
     batch = _Batch(
-        base, problems, tuple(gates), published_deck, limits or Limits(), time_budget_s, progress or (lambda _: None)
+        base,
+        problems,
+        tuple(gates),
+        published_deck,
+        timing,
+        limits or Limits(),
+        time_budget_s,
+        progress or (lambda _: None),
     )
     return batch.run(wanted, found, jobs)
 
@@ -142,12 +151,13 @@ class _Batch:
         problems: Mapping[str, Problem],
         gates: tuple[str, ...],
         published_deck: Path | str | None,
+        timing: bool,
         limits: Limits,
         budget_s: float | None,
         progress: Callable[[Progress], None],
     ):
         self.out, self.problems, self.gates, self.published_deck = out, problems, gates, published_deck
-        self.limits, self.progress = limits, progress
+        self.timing, self.limits, self.progress = timing, limits, progress
         self.deadline = time.monotonic() + budget_s if budget_s is not None else None
         self.stopped = threading.Event()
 
@@ -178,7 +188,14 @@ class _Batch:
         return [done[target.name] for target in targets if target.name in done]
 
     def _key(self, target: Target, gpu: Gpu | None) -> str:
-        parts = (RULES, target.sha256, self.problems[target.problem].sha256, gpu.name if gpu else "cpu", *self.gates)
+        parts = (
+            RULES,
+            target.sha256,
+            self.problems[target.problem].sha256,
+            gpu.name if gpu else "cpu",
+            *self.gates,
+            str(self.timing),
+        )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
     def _path(self, name: str) -> Path:
@@ -225,6 +242,7 @@ class _Batch:
                 self.gates,
                 find_problem(self.published_deck, target.problem) if self.published_deck else None,
                 self.limits,
+                self.timing,
             )
             # Builds write and read thousands of small files: in the system's temporary folder, not beside the results.
             with tempfile.TemporaryDirectory(prefix="traceparse-rerun-", ignore_cleanup_errors=True) as folder:

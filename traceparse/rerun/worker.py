@@ -153,7 +153,6 @@ class Workplace:
                 "series_s": series_s,
                 "profile": profile if on_gpu else 0,
                 "warmup": 10 if on_gpu else 3,
-                "rotate": True,
             },
         )
 
@@ -219,7 +218,7 @@ class Workplace:
             "device": "cuda" if self.gpu else "cpu",
             "shapes": list(self.problem.shapes),
             "tolerance": self.problem.tolerance,
-            "flush_bytes": 256 << 20,
+            "flush_bytes": 128 << 20,
             **more,
             "limits": {"start": limits.start_s, "build": limits.build_s, "call": limits.call_s, "time": limits.time_s},
         }
@@ -350,8 +349,9 @@ class Workplace:
         }
         for name in folders.values():
             (self.folder / "cache" / name).mkdir(parents=True, exist_ok=True)
-        # The interpreter's own folder first: ninja comes as a Python package there.
-        search = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+        # The interpreter's own folder first: ninja comes as a Python package there. The toolkit last, where torch looks for it too.
+        toolkit = Path(kept.get("CUDA_HOME") or kept.get("CUDA_PATH") or "/usr/local/cuda") / "bin"
+        search = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath), str(toolkit)])
         return {
             **kept,
             **{key: str(self.folder / "cache" / name) for key, name in folders.items()},
@@ -361,7 +361,7 @@ class Workplace:
             "HF_HUB_OFFLINE": "1",
             "TRANSFORMERS_OFFLINE": "1",
             "MAX_JOBS": "4",
-            "OMP_NUM_THREADS": str(min(8, os.cpu_count() or 1)),
+            "OMP_NUM_THREADS": str(min(8, os.cpu_count() or 1)) if self.gpu else "1",
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid if self.gpu else "",
         }
 

@@ -87,10 +87,9 @@ class Candidate:
     def __init__(self, folder: Path, device: str, flush_bytes: int):
         self.folder, self.device = folder, torch.device(device)
         if self.device.type == "cuda":
-            torch.cuda.init()
             torch.zeros(1, device=self.device)
         self.runtime = CudaRuntime() if self.device.type == "cuda" else None
-        self.clock = meter.Clock(self.device, self.runtime, flush_bytes)
+        self.clock = meter.Clock(self.device, self.runtime, max(flush_bytes, 2 * self._l2_bytes()))
         self.reference = load_module(folder / "reference.py", "reference")
         self.before = (switches(), tools())
         # Held here so that no object of the compared ids can be freed and its id reused.
@@ -103,6 +102,11 @@ class Candidate:
         self.result: Any = None
         self.kept: dict[int, Any] = {}
 
+    def _l2_bytes(self) -> int:
+        if self.device.type != "cuda":
+            return 0
+        return int(getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0))
+
     def hello(self, _: Message) -> Message:
         """Versions and device, as this process sees them."""
         cuda = self.device.type == "cuda"
@@ -113,7 +117,7 @@ class Candidate:
             "triton": _triton_version(),
             "python": sys.version.split()[0],
             "device": properties.name if properties else "CPU",
-            "l2_bytes": getattr(properties, "L2_cache_size", 0) if properties else 0,
+            "l2_bytes": self._l2_bytes(),
             "sm": f"sm_{properties.major}{properties.minor}" if properties else None,
         }
 
@@ -146,6 +150,8 @@ class Candidate:
         if self.landing is not None:
             self.landing.close(owner=False)
             self.landing = None
+        if message["address"] is None:
+            return {}
         try:
             self.landing = Landing.open(message["address"], self.runtime)
         except CudaError as error:
@@ -201,19 +207,20 @@ class Candidate:
             overwrite(sets[chosen], build_inputs(self.reference, self.shape, moved, self.device))
             return sets[chosen]
 
+        report: Message = {"warmup": notes, "standard": standard}
+        profiled = int(message["profile"]) if self.runtime is not None else 0
+        # The plain profile before anything hardened: giving persisting lines back would disarm what it is to be held against.
+        plain = meter.profile(self.clock, call, lambda _: sets[0], profiled, hardened=False) if profiled else None
         hardened = meter.series(
             self.clock, call, rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
         )
+        if plain is not None:
+            moved = meter.profile(self.clock, call, rotated, profiled, hardened=True)
+            report["profile"] = {"fixed": plain, "rotated": moved}
         self.kept = hardened.pop("kept")
         standard.pop("kept")
         overwrite(sets[0], base[0])
-        report: Message = {"warmup": notes, "standard": standard, "hardened": hardened, "kept": sorted(self.kept)}
-        if self.runtime is not None and message["profile"]:
-            fixed = meter.profile(self.clock, call, lambda _: sets[0], int(message["profile"]))
-            report["profile"] = {
-                "fixed": fixed,
-                "rotated": meter.profile(self.clock, call, rotated, int(message["profile"])),
-            }
+        report |= {"hardened": hardened, "kept": sorted(self.kept)}
         self.live = sets[0]
         return report
 
@@ -293,12 +300,13 @@ class _filling:  # noqa: N801 - reads as a statement
         self._active = active
 
     def __enter__(self) -> None:
+        # Not torch.use_deterministic_algorithms: that imports the compiler, which takes seconds and replaces functions.
         if self._active:
-            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch._C._set_deterministic_algorithms(True, warn_only=True)
 
     def __exit__(self, *_: object) -> None:
         if self._active:
-            torch.use_deterministic_algorithms(False)
+            torch._C._set_deterministic_algorithms(False)
 
 
 def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -25,13 +25,14 @@ import torch
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
 from traceparse.rerun.child.landing import Landing, room_for
 from traceparse.rerun.child.metric import Comparison, compare, compare_indices, index_outputs, rms, tolerance_for
-from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, load_module, outputs_of
+from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, by_chunks, load_module, outputs_of
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
 _PR_SET_DUMPABLE = 4
 _PROBE_EPS = 2.0**-8
 _STEADY_CALLS = 12
 _SCALES = (2.0**-7, 8.0)
+_LARGE = 1 << 29
 
 
 class Stop(Exception):  # noqa: N818 - no error: it ends a run in good order
@@ -68,6 +69,7 @@ class Judge:
         self.shape_at = -1
         self.nominal: list[float] = []
         self.like: list[torch.Tensor] = []
+        self.input_bytes = 0
 
     def run(self) -> None:
         """Carry the order out; events tell the parent everything."""
@@ -86,6 +88,11 @@ class Judge:
             self.parent.send({"event": "done"})
         except Stop as stop:
             self.parent.send({"event": "stop", "shape": self.shape_at, **stop.event})
+        except Exception as error:
+            # A failure on this side is nobody's but ours: the outcome is infra, and the run can be tried again.
+            event = {"kind": "judge", "op": "judge", "type": type(error).__name__, "message": str(error)[-2000:]}
+            self.parent.send({"event": "stop", "shape": self.shape_at, **event})
+            raise
         finally:
             self._end()
 
@@ -188,30 +195,42 @@ class Judge:
             raise Stop(kind="state_dict", op="open", message=reply["mismatch"])
         self.model = build_model(self.reference, self.reference, shape, seed, self.device)
         inputs = build_inputs(self.reference, shape, Recipe(secrets.randbits(31)), self.device)
+        self.input_bytes = sum(
+            value.numel() * value.element_size() for value in inputs if isinstance(value, torch.Tensor)
+        )
         self.like = self._expected(inputs)
         self.nominal = [rms(output) for output in self.like]
         self._sensitive(inputs)
         self._land(room_for(self.like))
 
     def _land(self, size: int) -> None:
+        """Make sure that both sides share a strip of at least `size` bytes."""
         if self.landing is not None:
+            if self.landing.strip.numel() >= size:
+                return
+            # The candidate lets go first: memory that another process has open must not be freed.
+            self._ask("land", "call", address=None)
             self.landing.close(owner=True)
             self.landing = None
-        if self.runtime is not None:
-            try:
-                self.landing = Landing.on_device(size, self.runtime)
-            except CudaError as error:
-                print(f"judge: device memory cannot be shared ({error}); outputs go through a file", flush=True)
-            if self.landing is not None:
-                refused = self._ask("land", "call", address=self.landing.address).get("refused")
-                if refused is None:
-                    return
-                print(
-                    f"judge: the candidate cannot open device memory ({refused}); outputs go through a file", flush=True
-                )
-                self.landing.close(owner=True)
-        self.landing = Landing.in_file(Path(self.order["scratch"]) / "landing", size)
+        if self.runtime is not None and (landing := self._device_landing(size, self.runtime)) is not None:
+            self.landing = landing
+            return
+        self.landing = Landing.in_file(Path(self.order["scratch"]) / f"landing-{self.order['mode']}", size)
         self._ask("land", "call", address=self.landing.address)
+
+    def _device_landing(self, size: int, runtime: CudaRuntime) -> Landing | None:
+        """A strip in device memory, None where these two processes cannot share one."""
+        try:
+            landing = Landing.on_device(size, runtime)
+        except CudaError as error:
+            print(f"judge: device memory cannot be shared ({error}); outputs go through a file", flush=True)
+            return None
+        refused = self._ask("land", "call", address=landing.address).get("refused")
+        if refused is None:
+            return landing
+        print(f"judge: the candidate cannot open device memory ({refused}); outputs go through a file", flush=True)
+        landing.close(owner=True)
+        return None
 
     def _sensitive(self, inputs: Sequence[Any]) -> None:
         """Would this very check notice zeros, or a constant? A task where it would not proves nothing by passing."""
@@ -391,7 +410,8 @@ class Judge:
 
     def _time(self) -> None:
         count = int(self.order["count"])
-        sets = 3 if self.order["rotate"] else 1
+        # Two sets far larger than any L2 evict each other as well as three, and leave room beside them.
+        sets = 2 if self.input_bytes > _LARGE else 3
         recipes = [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(sets)]
         keep = [secrets.randbelow(max(1, min(count, 24) - 1))]
         self._hold("exclusive")
@@ -424,11 +444,14 @@ class Judge:
 
 
 def _nudged(value: torch.Tensor) -> torch.Tensor:
-    """`value` with every element moved by about one rounding of its own precision."""
-    step = max(torch.finfo(value.dtype).eps, 0.0) if value.element_size() > 1 else _PROBE_EPS
-    sign = torch.randint(0, 2, value.shape, device=value.device, dtype=torch.int8).float().mul_(2).sub_(1)
-    wide = value.double() if value.dtype == torch.float64 else value.float()
-    return (wide * (1 + min(step, _PROBE_EPS) * sign)).to(value.dtype)
+    """`value` with every element moved by about one rounding of its own precision, either way."""
+    step = min(torch.finfo(value.dtype).eps, _PROBE_EPS)
+
+    def nudge(part: torch.Tensor) -> torch.Tensor:
+        up = torch.randint(0, 2, part.shape, device=part.device, dtype=torch.bool)
+        return torch.where(up, part * (1 + step), part * (1 - step))
+
+    return by_chunks(value, nudge)
 
 
 def main(arguments: list[str]) -> None:

@@ -148,7 +148,9 @@ def clone(result: Any) -> Any:
     return result.detach().clone() if isinstance(result, torch.Tensor) else result
 
 
-def profile(clock: Clock, call: Call, prepare: Callable[[int], Sequence[Any]], count: int) -> dict[str, Any]:
+def profile(
+    clock: Clock, call: Call, prepare: Callable[[int], Sequence[Any]], count: int, *, hardened: bool
+) -> dict[str, Any]:
     """What really runs on the device in each of `count` calls, by torch's profiler, each call profiled by itself after a flush.
 
     Returns:
@@ -158,6 +160,8 @@ def profile(clock: Clock, call: Call, prepare: Callable[[int], Sequence[Any]], c
     calls = []
     for at in range(count + 1):
         inputs = prepare(at)
+        if hardened:
+            clock.reset_persisting()
         clock.flush()
         clock.synchronize()
         with profiler(activities=[ProfilerActivity.CUDA]) as recorded:

@@ -15,7 +15,7 @@ more conditions stand beside it:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +50,16 @@ def tolerance_for(dtype: torch.dtype, stated: dict[str, float]) -> float:
     return stated.get(name, DEFAULT_TOLERANCE.get(name, 0.0))
 
 
+def _chunks(value: torch.Tensor) -> Iterator[torch.Tensor]:
+    flat = value.reshape(-1)
+    for at in range(0, flat.numel(), _CHUNK):
+        yield flat[at : at + _CHUNK]
+
+
 def rms(value: torch.Tensor) -> float:
     """Root mean square of the finite elements; 0 where there are none."""
     total, count = 0.0, 0
-    for chunk in value.reshape(-1).split(_CHUNK):
+    for chunk in _chunks(value):
         wide = chunk.double() if chunk.dtype == torch.float64 else chunk.float()
         finite = torch.isfinite(wide)
         total += wide.where(finite, 0).square().sum(dtype=torch.float64).item()
@@ -94,7 +100,7 @@ def _exact(solution: torch.Tensor, reference: torch.Tensor) -> Comparison:
 def _close(solution: torch.Tensor, reference: torch.Tensor, absolute: float, relative: float) -> Comparison:
     error2 = norm2 = worst = worst_ratio = 0.0
     bad = masks = 0
-    for mine, right in zip(solution.reshape(-1).split(_CHUNK), reference.reshape(-1).split(_CHUNK), strict=True):
+    for mine, right in zip(_chunks(solution), _chunks(reference), strict=True):
         wide = torch.float64 if reference.dtype == torch.float64 else torch.float32
         mine, right = mine.to(wide), right.to(wide)
         same = (

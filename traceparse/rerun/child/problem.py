@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +15,7 @@ import torch
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _EDGE = 1024
+_CHUNK = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,19 @@ def vary(values: Sequence[Any], recipe: Recipe) -> list[Any]:
                 flat[:_EDGE], flat[-_EDGE:] = original[:_EDGE], original[-_EDGE:]
             value = fresh
         if not scaled:
-            value, scaled = (value.float() * recipe.scale).to(value.dtype), True
+            value, scaled = by_chunks(value, lambda part: part * recipe.scale), True
         varied.append(value)
     return varied
+
+
+def by_chunks(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Apply `change` in at least single precision, part by part, so that the wide copies stay small."""
+    wide = torch.float64 if value.dtype == torch.float64 else torch.float32
+    result = torch.empty_like(value, memory_format=torch.contiguous_format)
+    flat, out = value.reshape(-1), result.view(-1)
+    for at in range(0, flat.numel(), _CHUNK):
+        out[at : at + _CHUNK] = change(flat[at : at + _CHUNK].to(wide)).to(value.dtype)
+    return result
 
 
 def _rotated(value: torch.Tensor, steps: int) -> torch.Tensor:

@@ -1,0 +1,196 @@
+"""Runs the attack battery and published kernels on a machine with GPUs; resumable, prints a compact table, writes JSON.
+
+    python benchmarks/rerun_gpu.py --what battery,published --budget 540
+
+Needs torch and what its build tools need, msgspec and PyYAML; no polars. Published kernels and their deck come from a
+checkout of the benchmark in ``checkouts/kernelbench``, which is not part of this project. State lies in
+``checkouts/rerun-out`` (``--state``); a summary of all of it goes to ``$OUT`` or ``./out`` and can be carried to the next
+machine as ``checkouts/rerun-resume.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import re
+import statistics
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "rerun")]
+
+from traceparse.rerun import Limits, Progress, Result, Target, rerun  # noqa: E402
+from traceparse.rerun.hardware import gpus  # noqa: E402
+
+CHECKOUT = ROOT / "checkouts" / "kernelbench"
+FIRST = ("glm-5.2_07_w4a16", "glm-5.2_05_topk", "gpt-5.5_01_fp8", "or-fable_anthropic_claude-fable-5_03_paged")
+
+
+def split_bundle(text: str) -> tuple[str, dict[str, str]]:
+    """A published text as solution and side files, by its three-line banners."""
+    parts = re.split(r"^# =+\n# =+ sidecar: (\S+) \(.*?\) =+\n# =+\n", text, flags=re.MULTILINE)
+    return parts[0], dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def published(per_problem: int, only: str) -> list[Target]:
+    """Correct cells of the H100 board with published source, spread over scores and frameworks, best-known first."""
+    with (ROOT / "data" / "boards" / "boards.csv").open(encoding="utf-8", newline="") as file:
+        cells = [
+            row
+            for row in csv.DictReader(file)
+            if row["gpu"] == "h100" and row["bench"] == "hard" and row["correct"] == "true"
+        ]
+    by_problem: dict[str, list[dict[str, Any]]] = {}
+    for cell in cells:
+        source = CHECKOUT / "public" / "runs" / "h100" / f"{cell['run_id']}_solution.py.txt"
+        if source.is_file() and re.search(only, cell["run_id"]):
+            cell["source_file"] = source
+            by_problem.setdefault(cell["problem"], []).append(cell)
+    chosen = []
+    for rows in by_problem.values():
+        rows.sort(key=lambda row: (row["framework"] or "", float(row["score"] or 0)))
+        spread = sorted(range(len(rows)), key=lambda at: _van_der_corput(at + 1))
+        ordered = [rows[at] for at in spread]
+        ordered.sort(key=lambda row: not any(mark in row["run_id"] for mark in FIRST))
+        chosen += list(enumerate(ordered[:per_problem]))
+    chosen.sort(key=lambda pair: pair[0])  # one of each problem, then the next of each
+    return [_target(cell) for _, cell in chosen]
+
+
+def _target(cell: dict[str, Any]) -> Target:
+    source, side_files = split_bundle(cell["source_file"].read_text(encoding="utf-8"))
+    numbers: dict[str, Any] = {
+        name: [float(part) for part in cell[name].split()] if cell.get(name) else None
+        for name in ("shape_ms", "shape_fraction")
+    }
+    known = {"score": float(cell["score"]) if cell["score"] else None, "gpu": cell["gpu"], "correct": True, **numbers}
+    return Target(cell["run_id"], source, cell["problem"], side_files, cell["run_id"], known)
+
+
+def _van_der_corput(number: int) -> float:
+    """Orders 1..n so that every prefix is spread over the whole."""
+    value, part = 0.0, 0.5
+    while number:
+        value += part * (number & 1)
+        number >>= 1
+        part /= 2
+    return value
+
+
+def run_battery(state: Path, budget_s: float, jobs: int, only: str) -> list[Result]:
+    """The attack battery; prints which kernels were not caught or wrongly accused."""
+    import test_rerun_gpu as battery
+
+    deck = battery.write_deck(state / "battery-deck")
+    chosen = [target for target in battery.targets() if re.search(only, target.name)]
+    limits = Limits(start_s=120, build_s=240, call_s=20, time_s=90)
+    results = rerun(
+        chosen, deck=deck, trust=True, out=state / "battery", gates=("strict",), jobs=jobs, limits=limits,
+        time_budget_s=budget_s, progress=_told,
+    )  # fmt: skip
+    print("\nbattery: kernel | outcome (wanted) | failed proofs | ms: event kernel | message")
+    wrong = 0
+    for result in results:
+        outcome, proof = battery.EXPECTED[result.name]
+        good = result.outcome == outcome and (
+            proof in result.failed_proofs if proof else outcome != "ran" or result.gate_strict == "pass"
+        )
+        wrong += not good
+        times = " ".join(f"{shape.median_ms or 0:.4f}/{shape.kernel_ms or 0:.4f}" for shape in result.shapes)
+        head = f"{'ok ' if good else 'BAD'} {result.name} | {result.outcome} ({outcome}, {proof})"
+        print(
+            f"{head} | {','.join(result.failed_proofs)} | {times} | {(result.message or '')[:110]} {result.wall_s:.0f}s"
+        )
+    print(f"battery: {len(results)} of {len(chosen)} run, {wrong} not as wanted")
+    return results
+
+
+def run_published(state: Path, arguments: argparse.Namespace, budget_s: float) -> list[Result]:
+    """Published kernels with the benchmark's own deck, its check and benchmark beside ours."""
+    targets = published(arguments.per_problem, arguments.only)
+    results = rerun(
+        targets, deck=CHECKOUT / "benchmarks" / "hard" / "problems-h100", trust=True, out=state / "published", gates=("current", "strict"),
+        jobs=arguments.jobs, limits=Limits(build_s=420, call_s=90, time_s=120, script_s=420), time_budget_s=budget_s, progress=_told,
+    )  # fmt: skip
+    print(
+        "\npublished: kernel | outcome | strict current | score ours deck published | kernel_ms | failed proofs | message"
+    )
+    ratios, agree = [], 0
+    for result in results:
+        kernel = "/".join(f"{shape.kernel_ms:.3f}" if shape.kernel_ms else "-" for shape in result.shapes)
+        scores = " ".join(
+            "-" if score is None else f"{score:.4f}"
+            for score in (result.score, result.deck_score, result.published_score)
+        )
+        ratios += [shape.median_ms / shape.deck_ms for shape in result.shapes if shape.median_ms and shape.deck_ms]
+        # Our verdict on values against the deck's: what only the stricter proofs object to is no disagreement.
+        ours = not {"correct", "output_form", "steady", "scales"} & set(result.failed_proofs)
+        agree += ours == (result.gate_current == "pass")
+        head = (
+            f"{result.name[9:70]} | {result.outcome} | {result.gate_strict} {result.gate_current} | {scores} | {kernel}"
+        )
+        print(f"{head} | {','.join(result.failed_proofs)} | {(result.message or '')[:120]} {result.wall_s:.0f}s")
+    if ratios:
+        off = [ratio for ratio in ratios if abs(ratio - 1) > 0.03]
+        print(f"ours / deck's timer: median {statistics.median(ratios):.4f} over {len(ratios)} shapes, {len(off)} more than 3 % off: "
+              + " ".join(f"{ratio:.3f}" for ratio in sorted(off)))  # fmt: skip
+    print(f"published: {len(results)} of {len(targets)} run, verdicts agree in {agree}")
+    return results
+
+
+def _told(step: Progress) -> None:
+    if step.step == "done" or not step.detail:
+        print(f"{time.strftime('%H:%M:%S')} {step.name[:70]} {step.step} {step.detail}", flush=True)
+
+
+def _resume(state: Path) -> None:
+    """Put results carried from another machine where a batch looks for them."""
+    carried = ROOT / "checkouts" / "rerun-resume.json"
+    for part, results in (json.loads(carried.read_text()) if carried.is_file() else {}).items():
+        folder = state / part / "results"
+        folder.mkdir(parents=True, exist_ok=True)
+        for result in results:
+            path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', result['name'])[:180]}.json"
+            if not path.exists():
+                path.write_text(json.dumps(result))
+
+
+def main() -> None:
+    """Run what is asked for within the budget and write the summary."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--what", default="battery,published")
+    parser.add_argument("--budget", type=float, default=500.0, help="seconds after which no further kernel starts")
+    parser.add_argument("--per-problem", type=int, default=6)
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--only", default="", help="regular expression on kernel names")
+    parser.add_argument("--state", type=Path, default=ROOT / "checkouts" / "rerun-out")
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    print("GPUs:", [(gpu.name, gpu.driver, gpu.sm, gpu.clock_mhz, gpu.temperature_c) for gpu in gpus()], flush=True)
+    _resume(arguments.state)
+    parts = arguments.what.split(",")
+    if "battery" in parts:
+        run_battery(arguments.state, arguments.budget, arguments.jobs, arguments.only)
+    if "published" in parts:
+        run_published(arguments.state, arguments, max(0.0, arguments.budget - (time.monotonic() - started)))
+    out = Path(os.environ.get("OUT") or "out")
+    out.mkdir(parents=True, exist_ok=True)
+    summary = {
+        part.name: [json.loads(path.read_text()) for path in sorted((part / "results").glob("*.json"))]
+        for part in arguments.state.iterdir() if (part / "results").is_dir()
+    }  # fmt: skip
+    (out / "summary.json").write_text(json.dumps(summary))
+    with tarfile.open(out / "logs.tar.gz", "w:gz") as archive:
+        for logs in arguments.state.glob("*/logs"):
+            archive.add(logs, arcname=f"{logs.parent.name}")
+    print(f"{time.monotonic() - started:.0f} s in all; summary.json and logs.tar.gz in {out}")
+
+
+if __name__ == "__main__":
+    main()
