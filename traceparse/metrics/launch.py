@@ -1,0 +1,241 @@
+"""What a call started, and whose output a later result shows. Knows calls, background ids and log files; reads no figures.
+
+A benchmark launched in one call often answers in another: a poll of its session (Codex ``write_stdin``, ``wait``), a task's
+output asked for or read from its file (Claude Code), a terminal's file (Cursor), or a log that the command redirected to.
+The launch is what ran; its call is what the kernel's version is taken at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from traceparse.metrics.shell import NOTHING, Command, Script, mentioned_files, parse
+
+_IDENTIFIER = re.compile(
+    r"(?:with ID|session ID|cell ID|\(ID|[Tt]ask ID|background \(ID):? ?([\w-]+)|\"?(?i:session_id|shell_id|task_id)\"?[=:] ?\"?([\w-]+)"
+)
+_WRITTEN_TO = re.compile(r"(?:written to|output file|Output:|logs? at):? (/\S+?)\.?(?=[\s\"']|$)")
+_ID_FIELD = re.compile(r"\"(?:session|cell|task|bash|shell|process|job|terminal)_?[iI]d\": ?\"?([\w-]+)")
+_TERMINAL = re.compile(r"\A---\n(?:.*\n)*?command: (\"(?:[^\"\\]|\\.)*\"|.+)\n", re.MULTILINE)
+_CHOPPED = re.compile(r"\.\.\. \(\d+ more chars\)\s*\Z")
+_STREAMS = frozenset(("write_stdin", "wait"))
+_FOREIGN = re.compile(r"/outputs/runs/(\d{8}_\d{6}_[^/]+)/")
+_NOT_A_LOG = re.compile(r"result\.json|\.(?:py|md|json|ya?ml|cu|cuh|toml|jsonl)$|/memory/|/archive/")
+_WRITES_SCRIPT = re.compile(r"\b(?:check|benchmark)\.(?:py|main)")
+
+
+class Launch(msgspec.Struct, eq=False):
+    """One call that may have started something.
+
+    Attributes:
+        turn: Its response.
+        record: Its record.
+        agent: Who called.
+        command: What its text shows.
+        hidden: The text does not show all that ran (cut by the log, or nothing in it prints anything).
+        seen: Figures already taken from its output, with how often: reading the same log again adds nothing.
+        outcomes: Outcomes of checks already taken.
+        behind: Earlier launches whose output it prints: a reading command that itself went to the background.
+    """
+
+    turn: int
+    record: int
+    agent: str
+    command: Command
+    hidden: bool
+    seen: Counter[Any] = msgspec.field(default_factory=Counter)
+    outcomes: int = 0
+    behind: tuple[Launch, ...] = ()
+
+    def starts(self, script: Script) -> bool:
+        """Whether its text shows that it runs this script."""
+        return any(run.script == script for run in self.command.runs)
+
+    @property
+    def own(self) -> bool:
+        """It visibly runs a script of the agent's, and nothing of its text is missing: what the log cut may be anything."""
+        return not self.command.cut and any(run.script == "own" for run in self.command.runs)
+
+    def once(self, script: Script) -> bool:
+        """It runs this script exactly once, as far as its text shows, and the text is whole."""
+        runs = [run for run in self.command.runs if run.script == script]
+        return len(runs) == 1 and not runs[0].many and not self.command.cut
+
+    @property
+    def checks(self) -> int | None:
+        """How many checks it runs; None where a loop or a program decides."""
+        runs = [run for run in self.command.runs if run.script == "check"]
+        return None if any(run.many for run in runs) else len(runs)
+
+
+class Sources(NamedTuple):
+    """Whose output a result shows.
+
+    Attributes:
+        launches: Candidates, in the order in which the call names them.
+        stream: Each poll shows only what is new; else the same text may be shown again.
+        basis: ``call`` (the call's own output), ``job`` (an earlier launch's), ``log`` (a log of this run whose writer is not in the
+            trace), ``foreign`` (another run's or an unknown file).
+    """
+
+    launches: tuple[Launch, ...]
+    stream: bool
+    basis: str
+
+
+class Ledger:
+    """The launches of one trace, in the order of its calls."""
+
+    def __init__(self, run_id: str | None) -> None:
+        self._run_id = run_id
+        self._jobs: dict[str, Launch] = {}
+        self._files: dict[str, Launch] = {}
+        self._commands: dict[str, Launch] = {}
+        self._mentions: dict[str, Launch] = {}
+        self._scripts: dict[str, str] = {}
+
+    def open(self, call: Mapping[str, Any]) -> Launch:
+        """Take down a call (a row of `tool_calls`) before its result is read."""
+        text = _command_text(call)
+        command = parse(text, self._scripts) if text else NOTHING
+        if text and (call["truncated"] or _CHOPPED.search(text)) and _CHOPPED.search(text):
+            command = command._replace(cut=True)
+        shell = call["tool"] in ("shell", "other")
+        hidden = shell and (command.cut or not text or not (command.runs or command.reads))
+        launch = Launch(call["turn"], call["record"], call["agent"], command, hidden)
+        if shell and command.reads and not command.runs:
+            launch.behind = tuple(dict.fromkeys(self._by_path(mentioned_files(text))))
+        if call["tool"] in ("write", "edit"):
+            self._remember_script(call)
+        if text:
+            self._remember_written(text, command)
+            self._commands[text.strip()] = launch
+            for run in command.runs:
+                if run.log:
+                    self._files[_normal(run.log)] = launch
+            if shell:
+                for path in mentioned_files(text):
+                    if not command.reads or command.runs:
+                        self._mentions[path.rsplit("/", 1)[-1]] = launch
+        return launch
+
+    def answered(self, launch: Launch, call: Mapping[str, Any], text: str) -> None:
+        """Take down the names under which a call's output will be found later."""
+        head = text[:2000]
+        if call["tool"] not in ("shell", "other") or ("ID" not in head and "id" not in head):
+            return
+        if call["name"].lower() in ("taskoutput", "bashoutput", "write_stdin", "wait"):
+            return
+        for first, second in _IDENTIFIER.findall(head):
+            self._jobs[first or second] = launch
+        for path in _WRITTEN_TO.findall(head):
+            self._files[_normal(path)] = launch
+
+    def sources(self, launch: Launch | None, call: Mapping[str, Any] | None, text: str) -> Sources:
+        """Whose output a result shows.
+
+        Args:
+            launch: What the answered call is; None for a result without a call.
+            call: The answered call's row.
+            text: The result.
+        """
+        if launch is None or call is None:
+            return Sources((), False, "foreign")
+        if launch.starts("check") or launch.starts("benchmark"):
+            return Sources((launch,), False, "call")
+        paths = (
+            [call["file_path"]]
+            if call["file_path"]
+            else list(mentioned_files(_command_text(call)))
+            if call["tool"] == "shell"
+            else []
+        )
+        jobs = dict.fromkeys([*self._by_id(call), *self._by_path(paths), *self._by_header(text)])
+        jobs = dict.fromkeys(origin for job in jobs for origin in (job.behind or (job,)))
+        if jobs:
+            return Sources(tuple(jobs), call["name"].lower() in _STREAMS, "job")
+        if launch.own or not (launch.command.reads or call["tool"] == "read"):
+            return Sources((launch,), False, "call")
+        own = [path for path in paths if not _NOT_A_LOG.search(path) and not self._of_another_run(path)]
+        if own and len(own) == len(paths):
+            writer = next(
+                (self._mentions[name] for path in own if (name := path.rsplit("/", 1)[-1]) in self._mentions), launch
+            )
+            for path in own:
+                self._files[_normal(path)] = writer
+            return Sources((writer,), False, "log")
+        return Sources((launch,), False, "foreign")
+
+    def _by_id(self, call: Mapping[str, Any]) -> Iterable[Launch]:
+        if call["command"] is not None:
+            return []
+        return [self._jobs[name] for name in _ID_FIELD.findall(call["input_json"]) if name in self._jobs]
+
+    def _by_path(self, paths: Iterable[str]) -> Iterable[Launch]:
+        for path in paths:
+            key = _normal(path)
+            if key in self._files:
+                yield self._files[key]
+                continue
+            if (job := key.rsplit("/", 1)[-1].split(".")[0]) in self._jobs:
+                yield self._jobs[job]
+                continue
+            if not self._of_another_run(path):
+                yield from (
+                    launch
+                    for known, launch in self._files.items()
+                    if known.endswith("/" + key) or key.endswith("/" + known)
+                )
+
+    def _by_header(self, text: str) -> Iterable[Launch]:
+        """Cursor's terminal files begin with the command they hold the output of."""
+        found = _TERMINAL.match(text[:4000])
+        if found is None:
+            return
+        stated = found[1]
+        if stated.startswith('"'):
+            stated = re.sub(r"\\(.)", lambda e: {"n": "\n", "t": "\t"}.get(e[1], e[1]), stated[1:-1])
+        if (launch := self._commands.get(stated.strip())) is not None:
+            yield launch
+
+    def _of_another_run(self, path: str) -> bool:
+        run = _FOREIGN.search(path)
+        return run is not None and run[1] != self._run_id
+
+    def _remember_script(self, call: Mapping[str, Any]) -> None:
+        if call["file_path"] and _WRITES_SCRIPT.search(call["input_json"]):
+            try:
+                values = msgspec.json.decode(call["input_json"])
+            except msgspec.DecodeError:
+                return
+            if isinstance(values, dict):
+                text = "\n".join(value for value in values.values() if isinstance(value, str))
+                self._scripts[call["file_path"].rsplit("/", 1)[-1]] = text
+
+    def _remember_written(self, text: str, command: Command) -> None:
+        for name in command.written:
+            if name.endswith((".sh", ".py")) and _WRITES_SCRIPT.search(text):
+                body = re.search(rf"{re.escape(name)}[^\n]*\n(.*)", text, re.DOTALL)
+                self._scripts[name] = body[1] if body else ""
+
+
+def _command_text(call: Mapping[str, Any]) -> str:
+    """The shell text of a call: its command, or what it types into a running shell."""
+    if call["command"]:
+        return str(call["command"])
+    if call["name"].lower() == "write_stdin" and '"chars"' in call["input_json"]:
+        try:
+            typed = msgspec.json.decode(call["input_json"])
+        except msgspec.DecodeError:
+            return ""
+        return str(typed.get("chars") or "") if isinstance(typed, dict) else ""
+    return ""
+
+
+def _normal(path: str) -> str:
+    return re.sub(r"^(?:\./)+", "", path.replace("//", "/"))
