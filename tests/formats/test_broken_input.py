@@ -55,6 +55,8 @@ def read_all(name: str, files: dict[str, bytes]) -> list[Trace]:
     traces = list(reader(name).read(BytesLog(files)))
     for trace in traces:
         assert all(event.blocks for event in trace.events)
+        keys = [(skip.file, skip.record, skip.reason) for skip in trace.skipped]
+        assert len(keys) == len(set(keys))
         assemble(trace)
     return traces
 

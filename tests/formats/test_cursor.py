@@ -24,7 +24,12 @@ def test_stream_golden() -> None:
     trace = read_bytes(cursor_stream, STREAM)
     # By hand: the result's own figures; the four buckets are disjoint.
     assert trace.totals == Usage(uncached_input=5, cache_read=900, cache_write=40, output=70)
-    assert (trace.elapsed_s, trace.model, trace.cwd, trace.session_id) == (9.0, "Composer 2", "/work/problem", "s1")
+    assert (trace.elapsed_s, trace.model, trace.cwd, trace.session_id) == (
+        9.0,
+        "Composer 2",
+        "/home/user/problem",
+        "s1",
+    )
     assert texts(trace, "thinking") == ["Check first."]
     assert texts(trace, role="assistant") == ["I run the check.", "Done."]
     assert len(group(trace)) == 3

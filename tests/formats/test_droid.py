@@ -32,7 +32,12 @@ def test_stream_golden() -> None:
     assert (account.usage_basis, account.output_basis) == ("lower_bound", "lower_bound")
     assert [r.message_id for r in group(trace)] == ["m2", "m4"]
     assert texts(trace, role="assistant") == ["I run the check.", "Done."]
-    assert (trace.model, trace.effort, trace.cwd, trace.elapsed_s) == ("custom:GLM-5.2-0", "high", "/work/problem", 6.0)
+    assert (trace.model, trace.effort, trace.cwd, trace.elapsed_s) == (
+        "custom:GLM-5.2-0",
+        "high",
+        "/home/user/problem",
+        6.0,
+    )
     assert [c.command for c in calls(trace)] == ["python check.py"]
     assert [(r.call_id, r.is_error, r.duration_s) for _, r in results(trace)] == [("c1", True, 2.5)]
     assert (trace.n_records, trace.skipped) == (8, [])
@@ -45,7 +50,12 @@ def test_session_golden() -> None:
     assert account.usage == Usage(uncached_input=10, cache_read=300, cache_write=5, output=40, reasoning=0)
     assert (account.usage_basis, account.output_basis) == ("reported", "reported")
     assert [r.message_id for r in group(trace)] == ["m2", "m4"]
-    assert (trace.session_id, trace.format_version, trace.cwd, trace.n_records) == ("d1", "0.81.0", "/work/problem", 7)
+    assert (trace.session_id, trace.format_version, trace.cwd, trace.n_records) == (
+        "d1",
+        "0.81.0",
+        "/home/user/problem",
+        7,
+    )
     assert [(s.record, s.reason, s.kind) for s in trace.skipped] == [(5, "unknown_type", "repaired")]
     assert {event.record for event in trace.events} == set(range(7))
 

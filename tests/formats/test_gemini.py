@@ -93,7 +93,7 @@ def test_chat_golden() -> None:
     assert account.usage == Usage(uncached_input=20, cache_read=22, output=13, reasoning=7)
     assert (account.usage_basis, account.output_basis) == ("lower_bound", "lower_bound")
     assert [r.message_id for r in group(trace)] == ["m2", "m4"]
-    assert (trace.session_id, trace.cwd, trace.n_records) == ("7befeae5-6b85", "/work/problem", 9)
+    assert (trace.session_id, trace.cwd, trace.n_records) == ("7befeae5-6b85", "/home/user/problem", 9)
     assert [(s.record, s.reason) for s in trace.skipped] == [(2, "replaced")]
     assert {e.record for e in trace.events} == set(range(9)) - {2}
 

@@ -27,7 +27,7 @@ def test_session_golden() -> None:
     account = total(trace, group(trace))
     assert account.usage == Usage(uncached_input=350, cache_read=700, output=17, reasoning=5)
     assert (account.usage_basis, account.output_basis, trace.cost_usd) == ("reported", "reported", 0.03)
-    assert (trace.session_id, trace.cwd, trace.model, trace.effort) == ("g1", "/work/problem", "grok-4.5", "high")
+    assert (trace.session_id, trace.cwd, trace.model, trace.effort) == ("g1", "/home/user/problem", "grok-4.5", "high")
     assert (trace.elapsed_s, trace.n_compactions, trace.format_version, trace.n_records) == (6.0, 2, "1", 8 + 7)
     assert len(group(trace)) == 2
     accounted = {(e.file, e.record) for e in trace.events} | {(s.file, s.record) for s in trace.skipped}

@@ -61,7 +61,12 @@ def test_wire_tool_calls() -> None:
 
 def test_wire_subagent_with_its_own_file_counts_once() -> None:
     child = "s/subagents/sub1/wire.jsonl"
-    files = {"s/wire.jsonl": WIRE, "s/context.jsonl": CONTEXT, "s/state.json": b'{"workDir": "/work"}', child: CHILD}
+    files = {
+        "s/wire.jsonl": WIRE,
+        "s/context.jsonl": CONTEXT,
+        "s/state.json": b'{"workDir": "/home/user"}',
+        child: CHILD,
+    }
     (found,) = kimi_wire.gather(sorted(files))
     assert (found.trace_id, found.paths) == ("s", tuple(files))
     trace = wire(files)
@@ -69,7 +74,7 @@ def test_wire_subagent_with_its_own_file_counts_once() -> None:
     assert [(e.file, e.replay) for e in trace.events if e.agent == "sub1"] == [(0, True)] * 3 + [(3, False)] * 3
     # The context repeats what the wire file tells with its times.
     assert [(s.file, s.record, s.reason) for s in trace.skipped if s.file] == [(1, n, "twin") for n in range(4)]
-    assert (trace.cwd, trace.n_records) == ("/work", 19 + 4 + 3)
+    assert (trace.cwd, trace.n_records) == ("/home/user", 19 + 4 + 3)
 
 
 def test_wire_without_content_takes_it_from_the_context() -> None:

@@ -44,7 +44,7 @@ def database(
         base.execute("CREATE TABLE session (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT, version TEXT)")
         base.execute("CREATE TABLE message (id TEXT PRIMARY KEY, session_id TEXT, time_created INTEGER, data TEXT)")
         base.execute("CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT)")
-        base.executemany("INSERT INTO session VALUES (:id, :parent, '/work', '1.2')", sessions)
+        base.executemany("INSERT INTO session VALUES (:id, :parent, '/home/user', '1.2')", sessions)
         base.executemany("INSERT INTO message VALUES (:id, :session, 0, :data)", messages)
         base.executemany("INSERT INTO part VALUES (:id, :message, :session, :data)", parts)
     base.close()
@@ -78,7 +78,7 @@ def test_export_golden() -> None:
     assert trace.cost_usd == pytest.approx(0.03)
     assert (trace.session_id, trace.cwd, trace.format_version, trace.n_records) == (
         "ses_p",
-        "/work/problem",
+        "/home/user/problem",
         "1.0.201",
         3,
     )
@@ -193,7 +193,7 @@ def test_storage_golden() -> None:
         (MAIN, "tool", 1),
         ("ses_c", "assistant", 2),
     ]
-    assert (trace.cost_usd, trace.part, trace.n_records, trace.cwd) == (0.75, None, 3, "/work/problem")
+    assert (trace.cost_usd, trace.part, trace.n_records, trace.cwd) == (0.75, None, 3, "/home/user/problem")
     assert trace.skipped == []
 
 
@@ -229,15 +229,20 @@ def test_database_is_read_in_place_and_left_alone(tmp_path: Path) -> None:
             row(f"m{s}", s, {"role": "assistant", "tokens": tokens(1, n), "finish": "stop"})
             for n, s in enumerate("abc", 1)
         ],
-        [row("p", "a", "{broken", "ma")],
+        [
+            row("p", "a", "{broken", "ma"),
+            row("q", "b", "[]", "mb"),
+            row("r", "b", "[1]", "mb"),
+            row("s", "a", {"type": "text"}, "gone"),
+        ],
     )
     before, listing = path.read_bytes(), sorted(tmp_path.iterdir())
     member = Member("opencode.db", str(path), None, len(before), "")
     assert formats.detect(member) is opencode_store
     traces = list(opencode_store.read(Log("t", [member])))
-    assert [(t.part, t.n_records, sorted(t.agents)) for t in traces] == [("a", 1, []), ("b", 2, ["c"])]
+    assert [(t.part, t.n_records, sorted(t.agents)) for t in traces] == [("a", 2, []), ("b", 2, ["c"])]
     assert [sum(r.usage.output or 0 for r in group(t) if r.usage) for t in traces] == [1, 5]
-    assert [[s.reason for s in t.skipped] for t in traces] == [["not_json"], []]
+    assert [[s.reason for s in t.skipped] for t in traces] == [["not_json", "orphan"], ["unexpected_shape"]]
     assert (path.read_bytes(), sorted(tmp_path.iterdir())) == (before, listing)
 
 

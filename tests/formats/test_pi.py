@@ -20,7 +20,7 @@ def test_golden() -> None:
     assert account.output_basis == "deduplicated"
     assert [r.usage and r.usage.output for r in group(trace)] == [140, None, 20]
     assert trace.cost_usd == pytest.approx(0.375)
-    assert (trace.session_id, trace.cwd, trace.effort, trace.n_compactions) == ("pi1", "/work/problem", "high", 1)
+    assert (trace.session_id, trace.cwd, trace.effort, trace.n_compactions) == ("pi1", "/home/user/problem", "high", 1)
     assert texts(trace, "error") == ["Request was aborted."]
     assert [c.command for c in calls(trace)] == ["python check.py"]
     assert [(text, r.is_error) for text, r in results(trace)] == [("FAIL", True)]

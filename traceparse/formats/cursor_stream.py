@@ -87,7 +87,10 @@ def sniff(head: Head) -> bool:
 
 
 def result_usage(usage: Any, row: _Row) -> Usage | None:
-    """Usage of a result: camelCase, nested or at the top by version; its buckets are disjoint, an absent one is unknown."""
+    """Usage of a result: camelCase, nested or at the top by version; an absent count is unknown, not 0.
+
+    The buckets are taken as disjoint, as their names say; the log states no total to check that against.
+    """
     nested = mapping(usage)
     prompt, read, write, output = (count(nested.get(key, getattr(row, key))) for key in _USAGE_KEYS)
     return None if add(prompt, read, write, output) is None else Usage(prompt, read, write, None, output)

@@ -32,7 +32,7 @@ from traceparse.formats.loose import (
     thinking_block,
     use_block,
 )
-from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
+from traceparse.model import MAIN, Agent, Block, Event, SkipKind, Trace, Usage
 
 NAME = "gemini-chat"
 TITLE = "Gemini CLI session file (~/.gemini/tmp/<project>/chats/session-*.json or .jsonl)"
@@ -195,7 +195,7 @@ def _put(
 ) -> None:
     record = mapping(message)
     if not record:
-        log.skip(line, "unexpected_shape", "dropped", file=file)
+        _skip_once(log, line, "unexpected_shape", "dropped", file)
         return
     key = string(record.get("id")) or f"message {number}"
     if (earlier := entries.get(key)) is not None:
@@ -204,6 +204,12 @@ def _put(
         earlier.line, earlier.record, earlier.gone, earlier.alone = line, record, False, alone
     else:
         entries[key] = _Entry(line, file, record, alone=alone)
+
+
+def _skip_once(log: Log, line: Line, reason: str, kind: SkipKind, file: int) -> None:
+    """Note a line once, though a patch may hold several messages."""
+    if not any(skip.record == line.record and skip.reason == reason and skip.file == file for skip in log.skipped):
+        log.skip(line, reason, kind, file=file)
 
 
 def _rewind(entries: dict[str, _Entry], key: str) -> None:
@@ -234,7 +240,7 @@ def _events(log: Log, entry: _Entry, agent: str) -> Iterator[Event]:
         event.blocks = [Block("error", content if isinstance(content, str) else json_text(record))]
     else:
         if kind not in _TYPES:
-            log.skip(entry.line, "unknown_type", "repaired", file=entry.file)
+            _skip_once(log, entry.line, "unknown_type", "repaired", entry.file)
         event.blocks = [Block("meta", content if isinstance(content, str) else json_text(record))]
     event.blocks = event.blocks or [Block("meta", json_text(record))]
     yield event

@@ -23,7 +23,7 @@ from traceparse.formats import Group, Knows, trace_id_of
 from traceparse.formats.log import Head, Line, Log, tolerant
 from traceparse.formats.loose import mapping, skip_record, string
 from traceparse.formats.opencode_parts import Message, Session, trace_of, trees
-from traceparse.model import Trace
+from traceparse.model import SkipKind, Trace
 from traceparse.sources import TruncatedStream
 
 NAME = "opencode-store"
@@ -35,6 +35,7 @@ KNOWS = Knows(
     subagents="child sessions by parent_id, at any depth, with the call that started each",
 )
 
+_TABLES = ("session", "message", "part")
 _MAGIC = b"SQLite format 3\x00"
 _STORED = re.compile(r"(?P<root>(?:.*/)?)(?P<what>session|message|part)/(?P<below>.+)\.json$")
 _DATABASE = re.compile(r"(?P<stem>(?:.*/)?[^/]*opencode[^/]*\.(?:db|sqlite))(?P<side>-wal|-shm)?(?:\.gz|\.zst)?$")
@@ -89,6 +90,8 @@ def read(log: Log) -> Iterable[Trace]:
         forest = trees([Session(info, []) for info in sessions.values()])
         for tree in forest:
             n_records, filled = 0, []
+            if base is not None:
+                base.told.clear()
             for session in tree:
                 messages = _messages(log, session.id or "", stored, base, n_records)
                 n_records += len(messages)
@@ -155,6 +158,7 @@ class _Base:
 
     def __init__(self, log: Log, file: int, connection: sqlite3.Connection):
         self.log, self.file, self.connection = log, file, connection
+        self.told: set[tuple[int, str]] = set()
 
     def sessions(self) -> dict[str, dict[str, Any]]:
         """Every session, also one that only messages name; empty where the tables are not there or not readable."""
@@ -169,7 +173,7 @@ class _Base:
         return found
 
     def messages(self, session: str, first: int) -> list[Message]:
-        """One session's messages; one whose data is broken has no `info` and stands in `skipped`."""
+        """One session's messages; a record without `info` is broken, or stands for parts without one, as `skipped` says."""
         parts: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in self._rows("part", "session_id = ?", (session,)):
             if data := self._data(row, first):
@@ -181,7 +185,9 @@ class _Base:
             info = {**data, "id": key} if data is not None else {}
             found.append(Message(record, info, parts.pop(key, []), self.file))
         if parts:
-            skip_record(self.log, first + len(found), list(parts.values()), "orphan", file=self.file)
+            record = first + len(found)
+            skip_record(self.log, record, list(parts.values()), "orphan", file=self.file)
+            found.append(Message(record, {}, []))
         return found
 
     def _data(self, row: dict[str, Any], record: int) -> dict[str, Any] | None:
@@ -194,13 +200,13 @@ class _Base:
             try:
                 value, repairs = tolerant(line.data)
             except (ValueError, RecursionError) as error:
-                self.log.skip(line, "not_json", "dropped", file=self.file, why=str(error))
+                self._skip(line, "not_json", "dropped", str(error))
                 return None
         if not isinstance(value, dict):
-            self.log.skip(line, "unexpected_shape", "dropped", file=self.file)
+            self._skip(line, "unexpected_shape", "dropped")
             return None
         if repairs:
-            self.log.skip(line, "repaired_text", "repaired", file=self.file)
+            self._skip(line, "repaired_text", "repaired")
         return value
 
     def _rows(self, table: str, where: str, values: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -212,9 +218,13 @@ class _Base:
             for row in cursor:
                 yield dict(zip(names, row, strict=True))
         except sqlite3.Error as error:
-            self.log.skip(
-                Line(0, 0, table.encode(), True), "broken_database", "dropped", file=self.file, why=str(error)
-            )
+            self._skip(Line(_TABLES.index(table), 0, table.encode(), True), "broken_database", "dropped", str(error))
+
+    def _skip(self, line: Line, reason: str, kind: SkipKind, why: str = "") -> None:
+        """Note a record once, though several of its parts may be broken."""
+        if (line.record, reason) not in self.told:
+            self.told.add((line.record, reason))
+            self.log.skip(line, reason, kind, file=self.file, why=why)
 
 
 def _text(value: Any) -> str | None:
