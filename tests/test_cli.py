@@ -35,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder / f"logs/{name}.jsonl",
             *converted(
                 0,
-                ("user", "go", None),
+                ("user", name, None),
                 ("assistant", call(command="ls"), None),
                 ("user", result(content=hostile), None),
             ),

@@ -32,7 +32,7 @@ def describe(trace_id: str, trace: Trace, *, source: str) -> dict[str, Any]:
         source: As `runs.source` names it.
     """
     # A run folder's main file is transcript.jsonl and the like: then the folder carries the run id.
-    name = parse_run_id(trace_id.rsplit("/", 1)[-1].split("#", 1)[0])
+    name = parse_run_id(trace_id.rsplit("/", 1)[-1].split("#", 1)[0]) or parse_run_id(_text(trace, "run_id") or "")
     cell = cell_for(name.run_id, trace_id) if name else None
     facts: dict[str, Any] = {
         "source": source,
@@ -43,6 +43,10 @@ def describe(trace_id: str, trace: Trace, *, source: str) -> dict[str, Any]:
         **_problem(trace, name, cell),
         **_gpu(trace_id, trace, cell),
     }
+    if isinstance(trace.facts.get("correct"), bool):
+        facts["correct"] = trace.facts["correct"]
+    if isinstance(score := trace.facts.get("score"), int | float) and not isinstance(score, bool):
+        facts["score"] = float(score)
     if name:
         facts["start_local"] = name.start_local
         facts["deck_generation"] = deck_generation(name.date, facts["bench"]) if facts["bench"] else None
@@ -69,7 +73,7 @@ def _text(trace: Trace, key: str) -> str | None:
 
 
 def _harness(format_name: str) -> str | None:
-    return _HARNESS_OF_FORMAT.get(format_name.split("-", 1)[0])
+    return _HARNESS_OF_FORMAT.get(format_name.removeprefix("run-folder/").split("-", 1)[0])
 
 
 def _model(trace: Trace, name: RunName | None, cell: Cell | None) -> str | None:

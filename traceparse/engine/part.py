@@ -19,6 +19,7 @@ from traceparse.errors import TraceparseError
 from traceparse.formats import by_name, detect
 from traceparse.formats.log import Log
 from traceparse.schema import SKIPPED, TRACE_TABLES
+from traceparse.model import Skip
 from traceparse.sources import Listing
 from traceparse.store import TraceMark
 from traceparse.tables import Frames
@@ -81,6 +82,9 @@ def build_part(job: Job) -> Built:
                         )
                     )
                     ids.append(trace_id)
+                if not ids:  # the format fits, but no session came out: what was skipped must not vanish with it
+                    unread.extend(_skip_row(item.trace_id, skip) for skip in log.skipped)
+                    unread.append(_no_block(item, "no_session", "dropped", f"{reader.NAME}: no session in it"))
         except TraceparseError as error:
             if job.options.strict:
                 raise
@@ -103,6 +107,10 @@ def build_part(job: Job) -> Built:
         store.write_parquet(data, part_file(Path(job.out), name, job.number))
         counts[name] = data.height
     return Built(job.number, marks, counts)
+
+
+def _skip_row(trace_id: str, skip: Skip) -> dict[str, Any]:
+    return {"trace_id": trace_id, **msgspec.structs.asdict(skip)}
 
 
 def _no_block(item: Group, reason: str, kind: str, why: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ MAX_RECORD_BYTES = 1 << 28
 
 _SNIPPET_CHARS = 120
 _BOM = b"\xef\xbb\xbf"
+_SURROGATE, _SURROGATE_UPPER = b"\\ud", b"\\uD"
 _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -130,11 +131,11 @@ class Log:
                 continue
             banner = False
             try:
-                yield line, decoder.decode(line.data)
+                value = _strict(decoder, line.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 value = self._retry(line, decoder, file)
-                if value is not None:
-                    yield line, value
+            if value is not None:
+                yield line, value
 
     def _retry(self, line: Line, decoder: msgspec.json.Decoder[T], file: int) -> T | None:
         try:
@@ -174,6 +175,19 @@ class Log:
         if repairs:
             self.skip(line, "repaired_text", "repaired", file=file)
         return value
+
+
+def _strict(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
+    """Decode a sound record; raises on an unsound one, or on the mere suspicion of a lone surrogate.
+
+    msgspec checks the text of the fields it decodes, not of those that a reader keeps raw (tool arguments, say): those must
+    be valid too, so the bytes are checked here.
+    """
+    if not data.isascii():
+        data.decode()
+    if _SURROGATE in data or _SURROGATE_UPPER in data:
+        raise msgspec.DecodeError("an escaped surrogate: the tolerant decoder tells pairs from lone ones")
+    return decoder.decode(data)
 
 
 def tolerant(data: bytes) -> tuple[Any, int]:

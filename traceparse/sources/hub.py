@@ -33,7 +33,9 @@ _SIDECARS = (
     *("*.log", "*.txt", "*.md", "*.csv", "*.yaml", "*.yml", "*.toml"),
 )
 WANTED = (*_LOGS, *_ARCHIVES, *_SIDECARS)
-_HIDDEN = (".*", "*/.*")
+# Hidden files, but for those whose folder may be an agent's home (`member.AGENT_HOMES`); the listing is exact, this only
+# saves fetching.
+_HIDDEN = tuple(f"{prefix}{name}" for prefix in ("", "*/") for name in (".[!cfgklo]*", ".git*", ".cache*", ".config*"))
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
