@@ -7,23 +7,87 @@ from typing import Any
 
 import polars as pl
 
+from traceparse.schema import TRACE_TABLES
 from traceparse.sources.names import parse_run_id
-from traceparse.tables import Frames
+from traceparse.tables import Frames, empty, frame
 
 
-def analyse(frames: Frames, tokens: bool, analysis: bool) -> Frames:
+def analyse(frames: Frames, *, tokens: bool = True, analysis: bool = True, strict: bool = False) -> Frames:
     """Fill the derived columns and tables of some traces.
 
     Args:
         frames: Tables as `traceparse.tables.frames` gives them.
         tokens: Tokenise the text (estimates, spend, cost).
         analysis: Derive kernels, scores, clock, phases and ROI.
+        strict: Let a fault of the analysis through; otherwise it costs the derived rows of one run, with a row in `skipped`.
     """
     if tokens:
         from traceparse.spend.accounting import add_estimates, add_spend
 
         frames = add_spend(add_estimates(frames))
-    return frames
+    return _each_run(frames, strict) if analysis else frames
+
+
+def _each_run(frames: Frames, strict: bool) -> Frames:
+    """Analyse run by run: every step sees the rows of one trace only."""
+    apart = {name: data.partition_by("trace_id", as_dict=True, maintain_order=True) for name, data in frames.items()}
+    done: dict[str, list[pl.DataFrame]] = defaultdict(list)
+    for trace_id in frames["runs"]["trace_id"]:
+        run = {name: parts.get((trace_id,), frames[name].clear()) for name, parts in apart.items()}
+        try:
+            run = analyse_run(run)
+        except Exception as error:
+            if strict:
+                raise
+            # A fault of ours on one run must not cost the other hundreds their tables; the summary names it.
+            run = _faulty(run, error)
+        for name, data in run.items():
+            done[name].append(data)
+    return frames | {name: pl.concat(parts) for name, parts in done.items()}
+
+
+def analyse_run(run: Frames) -> Frames:
+    """The derived tables and columns of one trace; each step builds on those before it.
+
+    Args:
+        run: The rows of one trace: `runs` (one row), `turns`, `blocks`, `tool_calls`, `skipped`.
+    """
+    from traceparse.kernels.versions import replay
+    from traceparse.metrics.checked import summarise
+    from traceparse.metrics.clock import anchor
+    from traceparse.metrics.scores import observe
+
+    run = {name: empty(name) for name in TRACE_TABLES} | run
+    run["kernels"] = replay(run)
+    run["scores"] = observe(run)
+    facts = run["runs"].row(0, named=True)
+    total, total_basis = (facts["elapsed_s"], facts["elapsed_basis"])
+    run["clock"], run["turns"], updates = anchor(run, total_s=total, total_basis=total_basis)
+    # What the trace shows goes before what a run folder's result says of it.
+    updates |= {name: value for name, value in summarise(run).items() if value is not None}
+    updates["framework"] = _final_framework(run["kernels"])
+    run["runs"] = _updated(run["runs"], updates)
+    return run
+
+
+def _faulty(run: Frames, error: Exception) -> Frames:
+    row: dict[str, Any] = {"trace_id": run["runs"]["trace_id"].to_list(), "file": [0], "record": [0], "reason": ["analysis_fault"], "byte_offset": [0],
+           "n_bytes": [0], "kind": ["dropped"], "snippet": [f"{type(error).__name__}: {error}"[:500]]}  # fmt: skip
+    return run | {
+        "skipped": pl.concat([run["skipped"], frame("skipped", row)]),
+        "runs": run["runs"].with_columns(pl.col("n_skipped") + 1),
+    }
+
+
+def _final_framework(kernels: pl.DataFrame) -> str | None:
+    """Framework of the run's last solution; side files that it loads may be the more specific part of it."""
+    final = kernels.filter((pl.col("is_solution") | pl.col("is_sidecar")) & pl.col("is_final"))
+    order = ("ptx", "cutlass", "wmma", "cuda", "triton", "cute-dsl", "torch", "unknown")
+    return min(final["framework"].to_list(), key=order.index, default=None)
+
+
+def _updated(runs: pl.DataFrame, updates: dict[str, Any]) -> pl.DataFrame:
+    return runs.with_columns(pl.lit(value, dtype=runs.schema[name]).alias(name) for name, value in updates.items())
 
 
 def across_runs(frames: Frames) -> Frames:

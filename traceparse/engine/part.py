@@ -18,8 +18,8 @@ from traceparse.engine.plan import Group, Options
 from traceparse.errors import TraceparseError
 from traceparse.formats import by_name, detect
 from traceparse.formats.log import Log
-from traceparse.schema import SKIPPED, TRACE_TABLES
 from traceparse.model import Skip
+from traceparse.schema import SKIPPED, TRACE_TABLES
 from traceparse.sources import Listing
 from traceparse.store import TraceMark
 from traceparse.tables import Frames
@@ -95,7 +95,9 @@ def build_part(job: Job) -> Built:
             # One trace that trips over a fault of ours must not cost the other hundreds; the summary names it.
             unread.append(_no_block(item, "reader_fault", "dropped", f"{type(error).__name__}: {error}"))
         marks.append(TraceMark(item.trace_id, item.marks, ids, found))
-    frames = analyse(tables.frames(runs), job.options.tokens, job.options.analysis)
+    frames = analyse(
+        tables.frames(runs), tokens=job.options.tokens, analysis=job.options.analysis, strict=job.options.strict
+    )
     if unread:
         frames["skipped"] = pl.concat([frames["skipped"], pl.DataFrame(unread, schema=tables.dtypes(SKIPPED))])
     if job.kept and job.old:
