@@ -141,6 +141,8 @@ def _without_heredocs(text: str) -> tuple[str, list[str], bool, set[str]]:
 
 _OPERATOR = re.compile(r"&&|\|\||;;|&>>|&>|>>|>&|<<\d+|\|&|\$\(|[;|&<>()\n`{}]")
 
+_PLAIN = re.compile(r"[\w./:=,+%@~^*?!\[\]-]+")
+
 
 def _tokens(text: str) -> tuple[list[tuple[str, bool]], bool]:
     """Split into (token, is operator); the flag says that a quotation never closes. Quoted text joins its word."""
@@ -191,6 +193,9 @@ def _tokens(text: str) -> tuple[list[tuple[str, bool]], bool]:
                 flush()
                 tokens.append((operator[0], True))
             at = operator.end()
+        elif (plain := _PLAIN.match(text, at)) is not None:
+            word.append(plain[0])
+            at = plain.end()
         else:
             word.append(char)
             at += 1

@@ -1,0 +1,75 @@
+"""Which scores count: versions, checks and scores laid out by hand."""
+
+import pytest
+from score_trace import Trace
+
+from traceparse.metrics.checked import checked, finals, summarise
+
+
+def bench(trace: Trace, score: str) -> None:
+    trace.call("python benchmark.py", f"peak_fraction: {score}\nRESULT: OK")
+
+
+def write(trace: Trace) -> None:
+    trace.kernel(2 * len(trace.calls))
+    trace.call("cat > solution.py <<'E'\nE", "")
+
+
+def test_a_score_counts_if_its_own_version_passes_at_once_or_later() -> None:
+    trace = Trace()
+    write(trace)
+    trace.call("python check.py", "PASS")
+    bench(trace, "0.1000")
+    write(trace)
+    bench(trace, "0.2000")
+    trace.call("python check.py", "PASS")
+    write(trace)
+    trace.call("python check.py", "FAIL: shape 0 {'b': 1} seed 42: tolerance exceeded")
+    bench(trace, "0.9000")
+    write(trace)
+    bench(trace, "0.8000")
+    frames = trace.frames()
+    scores = trace.scores()
+    assert finals(scores)["value"].to_list() == [0.1, 0.2, 0.9, 0.8]
+    assert checked(scores) == ["same_version", "later", "failed", "never"]
+    assert summarise(frames | {"scores": scores}) == {
+        "score": 0.2,
+        "best_score": 0.2,
+        "score_metric": "peak_fraction",
+        "correct": False,
+    }
+
+
+def test_a_version_that_fails_once_and_passes_once_counts() -> None:
+    trace = Trace()
+    write(trace)
+    trace.call("python check.py; python check.py", "FAIL: shape 0 {'b': 1} seed 42: tolerance exceeded\nPASS")
+    bench(trace, "0.3000")
+    assert checked(trace.scores()) == ["same_version"]
+
+
+@pytest.mark.parametrize(
+    ("command", "state"), [("python check.py; python benchmark.py", "same_version"), ("python benchmark.py", "never")]
+)
+def test_without_versions_only_the_same_result_speaks(command: str, state: str) -> None:
+    trace = Trace()
+    trace.call("python check.py", "PASS")
+    trace.call(command, "PASS\npeak_fraction: 0.3000" if "check" in command else "peak_fraction: 0.3000")
+    assert checked(trace.scores()) == [state]
+
+
+def test_a_run_without_scores_has_no_summary() -> None:
+    trace = Trace()
+    trace.call("ls", "solution.py")
+    frames = trace.frames() | {"scores": trace.scores()}
+    assert summarise(frames) == {"score": None, "best_score": None, "score_metric": None, "correct": None}
+
+
+def test_the_best_is_not_always_the_last() -> None:
+    trace = Trace()
+    write(trace)
+    trace.call("python check.py", "PASS")
+    bench(trace, "0.3000")
+    bench(trace, "0.2900")
+    summary = summarise(trace.frames() | {"scores": trace.scores()})
+    assert (summary["score"], summary["best_score"], summary["correct"]) == (0.29, 0.3, True)
