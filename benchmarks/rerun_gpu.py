@@ -15,9 +15,11 @@ import csv
 import json
 import os
 import re
+import signal
 import statistics
 import sys
 import tarfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -161,11 +163,28 @@ def _resume(state: Path) -> None:
                 path.write_text(json.dumps(result))
 
 
+def write_summary(state: Path) -> Path:
+    """Everything under `state` as one JSON file and one archive of logs, small enough to be sent back."""
+    out = Path(os.environ.get("OUT") or "out")
+    out.mkdir(parents=True, exist_ok=True)
+    summary = {
+        part.name: [json.loads(path.read_text()) for path in sorted((part / "results").glob("*.json"))]
+        for part in state.iterdir()
+        if (part / "results").is_dir()
+    }
+    (out / "summary.json").write_text(json.dumps(summary))
+    with tarfile.open(out / "logs.tar.gz", "w:gz") as archive:
+        for logs in state.glob("*/logs"):
+            archive.add(logs, arcname=logs.parent.name)
+    return out
+
+
 def main() -> None:
     """Run what is asked for within the budget and write the summary."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--what", default="battery,published")
-    parser.add_argument("--budget", type=float, default=500.0, help="seconds after which no further kernel starts")
+    parser.add_argument("--budget", type=float, default=420.0, help="seconds after which no further kernel starts")
+    parser.add_argument("--hard", type=float, default=560.0, help="seconds after which running kernels are stopped")
     parser.add_argument("--per-problem", type=int, default=6)
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--only", default="", help="regular expression on kernel names")
@@ -174,22 +193,21 @@ def main() -> None:
     started = time.monotonic()
     print("GPUs:", [(gpu.name, gpu.driver, gpu.sm, gpu.clock_mhz, gpu.temperature_c) for gpu in gpus()], flush=True)
     _resume(arguments.state)
-    parts = arguments.what.split(",")
-    if "battery" in parts:
-        run_battery(arguments.state, arguments.budget, arguments.jobs, arguments.only)
-    if "published" in parts:
-        run_published(arguments.state, arguments, max(0.0, arguments.budget - (time.monotonic() - started)))
-    out = Path(os.environ.get("OUT") or "out")
-    out.mkdir(parents=True, exist_ok=True)
-    summary = {
-        part.name: [json.loads(path.read_text()) for path in sorted((part / "results").glob("*.json"))]
-        for part in arguments.state.iterdir() if (part / "results").is_dir()
-    }  # fmt: skip
-    (out / "summary.json").write_text(json.dumps(summary))
-    with tarfile.open(out / "logs.tar.gz", "w:gz") as archive:
-        for logs in arguments.state.glob("*/logs"):
-            archive.add(logs, arcname=f"{logs.parent.name}")
-    print(f"{time.monotonic() - started:.0f} s in all; summary.json and logs.tar.gz in {out}")
+    stop = threading.Timer(arguments.hard, lambda: os.kill(os.getpid(), signal.SIGINT))
+    stop.daemon = True
+    stop.start()
+    try:
+        if "battery" in arguments.what:
+            run_battery(arguments.state, arguments.budget, arguments.jobs, arguments.only)
+        if "published" in arguments.what:
+            run_published(arguments.state, arguments, max(0.0, arguments.budget - (time.monotonic() - started)))
+    except KeyboardInterrupt:
+        # What was finished is kept; the same call goes on from there.
+        print("stopped at the hard limit")
+    stop.cancel()
+    print(
+        f"{time.monotonic() - started:.0f} s in all; summary.json and logs.tar.gz in {write_summary(arguments.state)}"
+    )
 
 
 if __name__ == "__main__":

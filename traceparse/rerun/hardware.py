@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -17,6 +18,9 @@ from traceparse.errors import RerunError
 
 _BOOT = Path(__file__).with_name("child") / "boot.py"
 _SMI_FIELDS = "index,uuid,name,driver_version,compute_cap,memory.total,clocks.sm,clocks.max.sm,temperature.gpu"
+
+_abandoned: list[subprocess.Popen[bytes]] = []
+"""Probes that did not even die; held so that nobody waits for them."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,10 @@ def probe(argv: Sequence[str], limit_s: float) -> str | None:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+                return None
+            _abandoned.append(process)
             return None
         out.seek(0)
         return out.read().decode(errors="replace") if code == 0 else None

@@ -45,7 +45,7 @@ _DRIFT = re.compile(
 )
 _BUILD = re.compile(
     r"Error building extension|CompilationError|nvcc fatal|ninja: build stopped|undefined symbol|No module named|cannot open shared object|"
-    r"CompileError|PTXASError|error: ",
+    r"CompileError|PTXASError|: error: ",
     re.IGNORECASE,
 )
 _INFRA = re.compile(

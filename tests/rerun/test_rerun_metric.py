@@ -1,0 +1,113 @@
+"""The comparison of outputs, on tensors small enough to reckon by hand. Needs torch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from traceparse.rerun.child.metric import compare, compare_indices, index_outputs, rms, tolerance_for  # noqa: E402
+from traceparse.rerun.child.problem import Recipe, overwrite, vary  # noqa: E402
+
+
+def test_rms_leaves_infinities_out() -> None:
+    assert rms(torch.tensor([3.0, 4.0, math.inf, math.nan])) == pytest.approx(math.sqrt(12.5))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 1e3])
+def test_zeros_never_pass_whatever_the_outputs_scale(scale: float) -> None:
+    right = torch.randn(1000, generator=torch.Generator().manual_seed(1)) * scale
+    assert compare(right * (1 + 1e-4), right, 0.02).ok
+    assert not compare(torch.zeros_like(right), right, 0.02).ok
+    assert not compare(torch.full_like(right, right.mean().item()), right, 0.02).ok
+
+
+def test_masks_of_nan_and_infinity_come_first() -> None:
+    right = torch.tensor([1.0, math.nan, math.inf, -math.inf])
+    assert compare(right.clone(), right, 0.01).ok
+    for at, value in ((0, math.nan), (1, 1.0), (2, -math.inf), (3, 0.0)):
+        other = right.clone()
+        other[at] = value
+        assert "NaN or infinite" in compare(other, right, 0.5).message
+
+
+def test_one_wrong_row_among_many_is_seen() -> None:
+    right = torch.randn(20000, 64, generator=torch.Generator().manual_seed(2))
+    other = right.clone()
+    other[777] = 0
+    verdict = compare(other, right, 0.02)
+    assert verdict.figures["rel_l2"] < 0.02
+    assert not verdict.ok
+
+
+def test_the_tail_of_rounding_is_allowed() -> None:
+    right = torch.randn(200_000, generator=torch.Generator().manual_seed(3))
+    noisy = right + 0.004 * torch.randn(200_000, generator=torch.Generator().manual_seed(4))
+    assert compare(noisy, right, 0.02).ok
+
+
+def test_small_cancelling_sums_are_held_to_the_outputs_scale() -> None:
+    # At a scale of 100 one unit in the last place of bfloat16 is 0.8: a sum that should cancel to 0 may well come out as 0.5.
+    right = torch.tensor([100.0] * 999 + [1e-6], dtype=torch.bfloat16)
+    other = right.clone()
+    other[-1] = 0.5
+    assert compare(other, right, 1e-3).ok
+    other[-1] = 20.0
+    assert not compare(other, right, 1e-3).ok
+
+
+def test_integers_are_exact_and_dtypes_and_shapes_count() -> None:
+    assert not compare(torch.tensor([1, 2]), torch.tensor([1, 3]), 0.5).ok
+    assert "dtype" in compare(torch.zeros(2), torch.zeros(2, dtype=torch.float64), 1.0).message
+    assert "shape" in compare(torch.zeros(2), torch.zeros(3), 1.0).message
+
+
+def test_tolerance_goes_by_the_output_dtype() -> None:
+    assert tolerance_for(torch.bfloat16, {"bfloat16": 0.2}) == 0.2
+    assert tolerance_for(torch.float32, {"bfloat16": 0.2}) == 1e-4
+    assert tolerance_for(torch.int64, {}) == 0.0
+
+
+def test_indices_may_differ_among_equal_values_only() -> None:
+    x = torch.tensor([[1.0, 5.0, 5.0, 2.0]])
+    values, right = torch.tensor([[5.0]]), torch.tensor([[1]])
+    assert index_outputs([values, right], [x]) == {1: (0, 0)}
+    assert compare_indices(torch.tensor([[2]]), right, x, values, 1e-4).ok
+    assert not compare_indices(torch.tensor([[3]]), right, x, values, 1e-4).ok
+    assert "outside" in compare_indices(torch.tensor([[4]]), right, x, values, 1e-4).message
+    twice = compare_indices(torch.tensor([[1, 1]]), torch.tensor([[1, 2]]), x, torch.tensor([[5.0, 5.0]]), 1e-4)
+    assert "twice" in twice.message
+
+
+def test_a_rotation_is_a_permutation_and_equal_recipes_agree() -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
+        x = torch.arange(1, 9, dtype=torch.float32).to(dtype).view(2, 4)
+        (one,) = vary([x], Recipe(1, shift=5))
+        (two,) = vary([x], Recipe(1, shift=5))
+        assert torch.equal(one.float(), two.float())
+        assert not torch.equal(one.float(), x.float())
+        assert sorted(one.float().view(-1).tolist()) == sorted(x.float().view(-1).tolist())
+
+
+def test_integers_stay_and_only_the_first_float_is_scaled() -> None:
+    values = [torch.tensor([1, 2, 3]), torch.tensor([1.0, 2.0]), torch.tensor([4.0, 8.0]), "text"]
+    whole, first, second, text = vary(values, Recipe(1, scale=8.0))
+    assert (whole.tolist(), first.tolist(), second.tolist(), text) == ([1, 2, 3], [8.0, 16.0], [4.0, 8.0], "text")
+
+
+def test_kept_edges_frame_new_contents() -> None:
+    x = torch.randn(10_000)
+    (moved,) = vary([x], Recipe(1, shift=9, keep_edges=True))
+    assert torch.equal(moved[:1024], x[:1024])
+    assert torch.equal(moved[-1024:], x[-1024:])
+    assert not torch.equal(moved, x)
+
+
+def test_overwriting_keeps_pointer_and_version() -> None:
+    x = torch.zeros(4)
+    before = (x.data_ptr(), x._version)
+    overwrite([x, 3], [torch.ones(4), 3])
+    assert x.tolist() == [1.0] * 4
+    assert (x.data_ptr(), x._version) == before

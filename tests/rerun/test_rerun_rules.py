@@ -1,0 +1,370 @@
+"""Rules without processes: deck, formulas, hardware probes, medians, proofs, outcomes, locks, rows of the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from traceparse.errors import RerunError
+from traceparse.rerun import Result, ShapeResult, Target, rerun, write_rows
+from traceparse.rerun.deck import find_problem
+from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing, library_shares
+from traceparse.rerun.hardware import Gpu, choose, gpus, missing_tools, probe, slowdown_note
+from traceparse.rerun.locks import DeviceLock
+from traceparse.rerun.outcome import error_outcome, mean_score, rows, score_outcome
+from traceparse.rerun.timing import Median, ShapeTiming, median_interval, read_timing
+
+DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
+
+
+# --- deck ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_samples_problem_is_found_and_evaluated() -> None:
+    problem = find_problem(DECK, "01_row_softmax")
+    assert problem.has_forward
+    assert not problem.has_check
+    assert problem.tolerance == {"float32": 1e-4}
+    assert problem.board_gpu == "h100"
+    # 8 bytes for each of 256 * 1024 elements in 1 ms over 2039 GB/s.
+    assert problem.fraction(0, "h100", 1.0) == pytest.approx(8 * 256 * 1024 / 1e-3 / 2039e9)
+    assert problem.fraction(0, None, 1.0) is None
+    assert problem.fraction(0, "rtx3090", 1.0) is None
+    assert problem.label(1) == "rows=64 cols=8192"
+
+
+def make_deck(root: Path, **files: str) -> Path:
+    folder = root / "01_x"
+    folder.mkdir(parents=True)
+    texts = {"reference.py": "class Model: ...\n", "shapes.py": "SHAPES = [{'n': 4}]\n", "problem.yaml": "name: 01_x\n"}
+    for name, text in {
+        **texts,
+        **{key.replace("_py", ".py").replace("_yaml", ".yaml"): text for key, text in files.items()},
+    }.items():
+        (folder / name).write_text(text)
+    return root
+
+
+def test_a_formula_that_is_code_is_refused(tmp_path: Path) -> None:
+    yaml = "regime: compute\npeak_tflops_key: fp32\nflops_formula: \"__import__('os').getpid()\"\n"
+    problem = find_problem(make_deck(tmp_path, problem_yaml=yaml), "01_x")
+    with pytest.raises(RerunError, match="not allowed"):
+        problem.fraction(0, "h100", 1.0)
+
+
+def test_shapes_are_read_without_running_them(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    deck = make_deck(tmp_path / "d", shapes_py=f"open({str(mark)!r}, 'w')\nSHAPES = [{{'n': 2 * 2}}]\n")
+    with pytest.raises(RerunError, match="SHAPES"):
+        find_problem(deck, "01_x")
+    assert not mark.exists()
+
+
+def test_a_tolerance_under_a_name_that_is_no_output_dtype_is_left_out(tmp_path: Path) -> None:
+    deck = make_deck(
+        tmp_path, problem_yaml="tolerance: {bfloat16: 0.2, fp8_e4m3fn: 0.9, 'torch.float16': {atol: 1.0, rtol: 0.1}}\n"
+    )
+    assert find_problem(deck, "01_x").tolerance == {"bfloat16": 0.2, "float16": 0.1}
+
+
+def test_a_missing_problem_names_those_that_are_there() -> None:
+    with pytest.raises(RerunError, match="02_vector_norm"):
+        find_problem(DECK, "09_nothing")
+
+
+def test_two_decks_with_one_problem_must_be_named(tmp_path: Path) -> None:
+    for deck in ("problems-a", "problems-b"):
+        make_deck(tmp_path / "benchmarks" / "hard" / deck)
+    with pytest.raises(RerunError, match="problems-b"):
+        find_problem(tmp_path, "01_x")
+    assert find_problem(tmp_path / "benchmarks" / "hard" / "problems-b", "01_x").name == "01_x"
+
+
+def test_the_hash_follows_the_contents_and_not_a_solution_beside_them(tmp_path: Path) -> None:
+    deck = make_deck(tmp_path)
+    before = find_problem(deck, "01_x").sha256
+    (deck / "01_x" / "solution.py").write_text("x = 1")
+    assert find_problem(deck, "01_x").sha256 == before
+    (deck / "01_x" / "problem.yaml").write_text("name: changed\n")
+    assert find_problem(deck, "01_x").sha256 != before
+
+
+# --- hardware -----------------------------------------------------------------------------------------------------------
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_probe_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    sleeper = program(tmp_path, "sleeper", "exec sleep 600")
+    started = time.monotonic()
+    assert probe([str(sleeper)], 0.3) is None
+    assert time.monotonic() - started < 10
+
+
+def test_nvidia_smi_stands_in_where_nvml_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "0, GPU-1234, NVIDIA H200, 580.1, 9.0, 143771, 345, 1980, 31"
+    program(tmp_path, "nvidia-smi", f"echo '{line}'")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    real = probe
+    monkeypatch.setattr(
+        "traceparse.rerun.hardware.probe", lambda argv, limit: None if argv[0] == sys.executable else real(argv, limit)
+    )
+    (gpu,) = gpus()
+    assert (gpu.name, gpu.sm, gpu.key, gpu.uuid, gpu.clock_mhz) == ("NVIDIA H200", "sm_90", "h200", "GPU-1234", 345)
+
+
+def card(index: int = 0, name: str = "NVIDIA H200", slowdown: tuple[str, ...] = (), hot: int = 40) -> Gpu:
+    return Gpu(index, f"GPU-{index}", name, "580", "sm_90", 1 << 37, 1980, 1980, hot, slowdown)
+
+
+def test_an_unknown_gpu_has_no_key() -> None:
+    assert card(name="NVIDIA H999").key is None
+
+
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    assert choose([1], [card(0), card(1)]) == [card(1)]
+    with pytest.raises(RerunError, match="no GPU 3"):
+        choose([3], [card(0)])
+
+
+def test_tools_that_a_source_builds_with(tmp_path: Path) -> None:
+    source = "from torch.utils.cpp_extension import load_inline\ncuda_sources = '__global__ void f() {}'"
+    assert missing_tools([source], str(tmp_path), on_gpu=True) == ["ninja", "c++", "nvcc"]
+    for tool in ("ninja", "g++", "nvcc"):
+        program(tmp_path, tool, "true")
+    assert missing_tools([source], str(tmp_path), on_gpu=True) == []
+    assert missing_tools(["import torch"], str(tmp_path), on_gpu=True) == []
+
+
+def test_held_clocks_are_remarked() -> None:
+    assert slowdown_note(card(), card()) is None
+    assert "power cap" in (slowdown_note(card(), card(slowdown=("power cap",))) or "")
+    assert "90" in (slowdown_note(card(), card(hot=90)) or "")
+
+
+# --- timing -------------------------------------------------------------------------------------------------------------
+
+
+def test_median_and_its_interval() -> None:
+    # n = 100: the ranks are 40 and 61 (Conover's table for the median at 95 %).
+    found = median_interval([float(value) for value in range(1, 101)])
+    assert (found.value, found.low, found.high) == (50.5, 40.0, 61.0)
+    assert median_interval([3.0, 1.0, 2.0]) == Median(2.0, 1.0, 3.0, 3)
+    with pytest.raises(ValueError, match="nothing"):
+        median_interval([])
+
+
+def event(**changes: object) -> dict[str, object]:
+    call = {"kernels": [["mine", 80.0], ["at::native::copy", 20.0]], "busy_us": 90.0}
+    series = {"device_ms": [0.1] * 20, "host_ms": [0.11] * 20}
+    return {
+        "event": "timing", "shape": 0, "outside_ms": 0.1, "warmup": [{"stable": True}], "standard": series, "hardened": series,
+        "profile": {"fixed": {"calls": [call]}, "rotated": {"calls": [call]}}, **changes,
+    }  # fmt: skip
+
+
+def test_a_timing_event_is_read() -> None:
+    timing = read_timing(event())
+    assert timing.kernel_ms == pytest.approx(0.09)
+    assert timing.host_bound is False
+    assert timing.kernels == (("mine", 0.8), ("at::native::copy", 0.2))
+    assert read_timing(event(profile=None)).host_bound is None
+
+
+# --- proofs -------------------------------------------------------------------------------------------------------------
+
+
+def proofs_of(timing: ShapeTiming, least: float | None = None) -> Proofs:
+    proofs = Proofs()
+    judge_timing(proofs, timing, least, on_gpu=True)
+    return proofs
+
+
+def test_honest_figures_pass_the_proofs_about_time() -> None:
+    assert proofs_of(read_timing(event()), least=0.05).failed == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "proof"),
+    [
+        # The kernel runs on a stream that the events do not see: the device is busy for ten times as long.
+        ({"standard": {"device_ms": [0.1] * 20, "host_ms": [1.0] * 20}}, "device_time"),
+        ({"outside_ms": 1.0}, "outside_clock"),
+        ({"profile": {"fixed": {"calls": [{"kernels": [], "busy_us": 0.0}]}, "rotated": {"calls": [{"kernels": [], "busy_us": 0.0}]}}},
+         "every_call_runs"),
+        ({"profile": {"fixed": {"calls": [{"kernels": [["k", 10.0]], "busy_us": 10.0}]},
+                      "rotated": {"calls": [{"kernels": [["k", 40.0]], "busy_us": 40.0}]}}}, "flush_proof"),
+        ({"profile": {"fixed": {"calls": [{"kernels": [["sm90_xmma_gemm_f16", 90.0], ["mine", 5.0]], "busy_us": 95.0}]},
+                      "rotated": {"calls": [{"kernels": [["sm90_xmma_gemm_f16", 90.0]], "busy_us": 90.0}]}}}, "own_kernels"),
+    ],
+)  # fmt: skip
+def test_each_trick_with_time_has_its_proof(changes: dict[str, object], proof: str) -> None:
+    assert proofs_of(read_timing(event(**changes))).failed == [proof]
+
+
+def test_faster_than_the_device_can_be() -> None:
+    assert proofs_of(read_timing(event()), least=0.2).failed == ["below_ceiling"]
+
+
+def test_whose_kernels_ran() -> None:
+    assert library_shares(
+        [("void at::native::softmax", 0.6), ("nvjet_tst_128", 0.3), ("_my_kernel", 0.1)]
+    ) == pytest.approx({"library": 0.3, "torch": 0.6, "own": 0.1})
+
+
+def test_state_after_the_run_is_judged() -> None:
+    state = {
+        "event": "state",
+        "switches": {"cudnn.allow_tf32": ["False", "True"]},
+        "patched": ["time.time"],
+        "files": {"problem.yaml": "b"},
+    }
+    proofs = Proofs()
+    judge_proofs(proofs, [state], {"problem.yaml": "a"})
+    assert set(proofs.failed) == {"global_state", "tools_intact", "deck_untouched"}
+    assert json.loads(proofs.as_json())["private_channel"]["verdict"] == "pass"
+
+
+def test_a_fail_outweighs_passes_and_keeps_its_evidence() -> None:
+    proofs = Proofs()
+    for ok, text in ((True, "one"), (False, "two"), (True, "three"), (None, "four")):
+        proofs.add("correct", ok, text)
+    assert (proofs.gates["correct"].verdict, proofs.gates["correct"].evidence) == ("fail", ["two"])
+    assert proofs.verdict == "fail"
+    assert Proofs().verdict == "skipped"
+
+
+# --- outcomes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "text", "published_ok", "outcome"),
+    [
+        ("load", "raised", "RuntimeError: Error building extension 'k': nvcc fatal", False, "build_error"),
+        ("load", "raised", "RuntimeError: Ninja is required to load C++ extensions", False, "infra"),
+        ("load", "raised", "nvcc fatal : Unsupported gpu architecture 'compute_120a'", True, "arch_mismatch"),
+        (
+            "call",
+            "raised",
+            "CUDA error: no kernel image is available for execution on the device",
+            True,
+            "arch_mismatch",
+        ),
+        (
+            "call",
+            "raised",
+            "triton.runtime.errors.OutOfResources: out of resource: shared memory",
+            True,
+            "toolchain_drift",
+        ),
+        ("call", "raised", "OutOfResources: out of resource: shared memory", False, "fails_check"),
+        ("call", "raised", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64 GiB", True, "oom"),
+        ("call", "raised", "RuntimeError: CUDA error: an illegal memory access was encountered", True, "fails_check"),
+        ("load", "raised", "ModuleNotFoundError: No module named 'flash_attn'", True, "build_error"),
+        ("call", "timeout", "no answer within 20 s", True, "timeout"),
+        ("call", "closed", "the process ended by itself with status 0", True, "fails_check"),
+        ("hello", "timeout", "no answer", True, "infra"),
+        ("reference", "reference", "RuntimeError: CUDA out of memory", True, "infra"),
+        ("judge", "judge", "OutOfMemoryError", True, "infra"),
+    ],
+)
+def test_why_a_run_stopped(operation: str, kind: str, text: str, published_ok: bool, outcome: str) -> None:
+    assert error_outcome(operation, kind, text, published_ok=published_ok) == outcome
+
+
+def result(**changes: object) -> Result:
+    base = Result(
+        key="k", name="n", run_at="2026-08-10T12:00:00+00:00", kernel_sha256="a", deck_sha256="b", problem="01_x", gpu_name="NVIDIA H100 PCIe",
+        gpu_key="h100", board_gpu="h100", score=0.30, published_score=0.31, gate_strict="pass", gate_current="pass",
+    )  # fmt: skip
+    return Result(**{**base.as_dict(), **changes})  # type: ignore[arg-type]
+
+
+def test_reproduced_needs_the_boards_gpu_and_five_per_cent() -> None:
+    assert score_outcome(result())[0] == "reproduced"
+    assert score_outcome(result(score=0.29))[0] == "differs"
+    assert score_outcome(result(gpu_key="h200"))[0] == "ran"
+    assert score_outcome(result(published_score=None))[0] == "ran"
+    assert score_outcome(result(gate_strict="fail"))[0] == "fails_check"
+    assert score_outcome(result(gate_current="fail"))[0] == "fails_check"
+
+
+def test_a_score_needs_every_shape() -> None:
+    assert mean_score([ShapeResult(0, "", peak_fraction=0.25), ShapeResult(1, "", peak_fraction=1.0)]) == pytest.approx(
+        0.5
+    )
+    assert mean_score([ShapeResult(0, "", peak_fraction=0.25), ShapeResult(1, "")]) is None
+
+
+def test_rows_and_their_file(tmp_path: Path) -> None:
+    timed = result(outcome="ran")
+    timed.shapes = [ShapeResult(0, "n=1", median_ms=1.5), ShapeResult(1, "n=2", median_ms=2.5)]
+    failed = result(outcome="timeout", message="hung")
+    assert [(row["rerun"], row["shape"]) for row in rows([timed, failed], 7)] == [(7, 0), (7, 1), (8, -1)]
+    write_rows(tmp_path, [timed])
+    table = write_rows(tmp_path, [failed])
+    assert table["rerun"].to_list() == [0, 0, 1]
+    assert pl.read_parquet(tmp_path / "reruns.parquet").equals(table)
+    assert table["run_at"].dtype == pl.Datetime("us", "UTC")
+    assert table["median_ms"].to_list() == [1.5, 2.5, None]
+
+
+def test_nothing_runs_without_trust(tmp_path: Path) -> None:
+    with pytest.raises(RerunError, match="--trust"):
+        rerun([Target("x", "", "01_row_softmax")], deck=DECK, trust=False, out=tmp_path)
+
+
+def test_two_targets_of_one_name_are_refused(tmp_path: Path) -> None:
+    twins = [Target("x", "a", "01_row_softmax"), Target("x", "b", "01_row_softmax")]
+    with pytest.raises(RerunError, match="same name"):
+        rerun(twins, deck=DECK, trust=True, out=tmp_path, cpu=True)
+
+
+# --- locks --------------------------------------------------------------------------------------------------------------
+
+
+def test_timing_waits_for_checks_and_checks_wait_for_a_waiting_timing(tmp_path: Path) -> None:
+    order: list[str] = []
+    inside, waiting = threading.Event(), threading.Event()
+
+    def alone() -> None:
+        waiting.set()
+        with DeviceLock("GPU-1", tmp_path).held("exclusive"):
+            order.append("alone")
+
+    def shared() -> None:
+        with DeviceLock("GPU-1", tmp_path).held("shared"):
+            order.append("late reader")
+
+    with DeviceLock("GPU-1", tmp_path).held("shared"):
+        with DeviceLock("GPU-1", tmp_path).held("shared"):
+            inside.set()
+        writer = threading.Thread(target=alone)
+        writer.start()
+        waiting.wait(10)
+        time.sleep(0.2)
+        reader = threading.Thread(target=shared)
+        reader.start()
+        time.sleep(0.2)
+        assert order == []
+    writer.join(10)
+    reader.join(10)
+    assert inside.is_set()
+    assert order == ["alone", "late reader"]
+
+
+def test_an_unknown_lock_mode_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="mode"), DeviceLock("GPU-1", tmp_path).held("half"):
+        pass
