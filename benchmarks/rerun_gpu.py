@@ -192,6 +192,7 @@ def main() -> None:
     arguments = parser.parse_args()
     started = time.monotonic()
     print("GPUs:", [(gpu.name, gpu.driver, gpu.sm, gpu.clock_mhz, gpu.temperature_c) for gpu in gpus()], flush=True)
+    arguments.state.mkdir(parents=True, exist_ok=True)
     _resume(arguments.state)
     stop = threading.Timer(arguments.hard, lambda: os.kill(os.getpid(), signal.SIGINT))
     stop.daemon = True

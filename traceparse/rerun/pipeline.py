@@ -47,21 +47,22 @@ class Plan:
         return getattr(self.published, name, None)
 
 
-def run_kernel(plan: Plan, folder: Path, result: Result, step: Step) -> None:
+def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Callable[[], None]) -> None:
     """Run one kernel and fill `result`; a failure of any kind is an outcome, not an exception.
 
     Args:
         plan: What to run.
         folder: An empty folder for builds and caches.
         result: Filled in place.
-        step: Told of each stage; may raise to stop.
+        step: Told of each stage.
+        alive: Called now and then; raises to stop.
     """
     result.published_score, result.board_gpu = plan.cell("score"), plan.cell("gpu") or plan.problem.board_gpu
     if plan.gpu is not None:
         result.gpu_key, result.gpu_uuid_hash = plan.gpu.key, plan.gpu.uuid_hash
         result.sm, result.driver = plan.gpu.sm, plan.gpu.driver
     lock = DeviceLock(plan.gpu.uuid if plan.gpu else "cpu")
-    place = Workplace(folder / "own", plan.problem, plan.source, plan.side_files, plan.gpu, plan.limits, lock)
+    place = Workplace(folder / "own", plan.problem, plan.source, plan.side_files, plan.gpu, plan.limits, lock, alive)
     missing = missing_tools(
         [plan.source, *plan.side_files.values()], place.environment["PATH"], on_gpu=plan.gpu is not None
     )
@@ -72,7 +73,14 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step) -> None:
         _Run(plan, place, result, step).go()
         if plan.published_problem is not None and "published" in plan.gates:
             earlier = Workplace(
-                folder / "earlier", plan.published_problem, plan.source, plan.side_files, plan.gpu, plan.limits, lock
+                folder / "earlier",
+                plan.published_problem,
+                plan.source,
+                plan.side_files,
+                plan.gpu,
+                plan.limits,
+                lock,
+                alive,
             )
             step("check", "published deck")
             result.gate_published = "pass" if _checked(earlier.script("check.py", _silent, turns=False))[0] else "fail"

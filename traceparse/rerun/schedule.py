@@ -216,9 +216,12 @@ class _Batch:
             if self.stopped.is_set() or (self.deadline is not None and time.monotonic() > self.deadline):
                 return None
 
-            def step(name: str, detail: str = "") -> None:
+            def alive() -> None:
                 if self.stopped.is_set():
                     raise KeyboardInterrupt
+
+            def step(name: str, detail: str = "") -> None:
+                alive()
                 self.progress(Progress(target.name, name, detail))
 
             started = datetime.now(UTC)
@@ -246,7 +249,7 @@ class _Batch:
             )
             # Builds write and read thousands of small files: in the system's temporary folder, not beside the results.
             with tempfile.TemporaryDirectory(prefix="traceparse-rerun-", ignore_cleanup_errors=True) as folder:
-                run_kernel(plan, Path(folder), result, step)
+                run_kernel(plan, Path(folder), result, step, alive)
             result.wall_s = (datetime.now(UTC) - started).total_seconds()
             _write(self._path(target.name), result.as_dict())
             self.progress(Progress(target.name, "done", result.outcome, result))

@@ -118,6 +118,7 @@ class Workplace:
         gpu: The GPU, None for the CPU.
         limits: Limits.
         lock: The device's lock.
+        alive: Called twice a second; raises to stop the stage.
     """
 
     def __init__(
@@ -129,8 +130,10 @@ class Workplace:
         gpu: Gpu | None,
         limits: Limits,
         lock: DeviceLock,
+        alive: Callable[[], None],
     ):
         self.folder, self.problem, self.gpu, self.limits, self.lock = folder.resolve(), problem, gpu, limits, lock
+        self.alive = alive
         self._solution, self._side_files = (
             solution,
             {name: safe_text for name, safe_text in side_files.items() if _is_inside(name)},
@@ -286,7 +289,11 @@ class Workplace:
             try:
                 wire.send(dict(order))
                 while True:
-                    event = wire.receive(max(1.0, deadline - time.monotonic()))
+                    while not wire.ready(0.5):
+                        self.alive()
+                        if time.monotonic() > deadline:
+                            return
+                    event = wire.receive(60.0)
                     if event.get("event") == "lock":
                         turn(str(event.get("mode")))
                         wire.send({"granted": True})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import select
 import socket
 import struct
 from typing import Any
@@ -65,6 +66,10 @@ class Wire:
         if not isinstance(message, dict):
             raise WireError("forged", "a message that is no object")
         return message
+
+    def ready(self, timeout_s: float) -> bool:
+        """Whether something can be read, or the end, within `timeout_s`."""
+        return bool(select.select([self._sock], [], [], timeout_s)[0])
 
     def ask(self, operation: str, timeout_s: float | None, **arguments: Any) -> Message:
         """Send a request and wait for its reply.
