@@ -165,6 +165,10 @@ class Log:
                 return None
         line = Line(0, 0, data, True)
         try:
+            return msgspec.json.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass  # once more, tolerantly
+        try:
             value, repairs = tolerant(data)
         except RecursionError:
             self.skip(line, "too_deep", "dropped", file=file)

@@ -1,0 +1,121 @@
+"""Spend and cost of runs: which figure counts, and that turns sum to the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from claude_records import call, converted, native, result, usage
+from conftest import write_lines
+from hypothesis import given
+from hypothesis import strategies as st
+
+import traceparse as tp
+from traceparse.spend.accounting import run_spend, turn_spend
+from traceparse.spend.tokens import count
+
+LONG = "The quick brown fox jumps over the lazy dog. " * 20
+
+
+def run(**more: Any) -> dict[str, Any]:
+    base = {
+        "format": "codex-rollout",
+        "output_tokens": None,
+        "output_basis": "none",
+        "est_tokens": 100,
+        "run_id": None,
+        "trace_id": "t",
+    }
+    return base | more
+
+
+TURN = [{"output_tokens": None, "output_basis": "none", "est_tokens": 100}]
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"output_tokens": 500, "output_basis": "reported"}, (500, "reported")),
+        ({"output_tokens": 500, "output_basis": "deduplicated"}, (500, "reported")),  # covers the visible text
+        ({"output_tokens": 50, "output_basis": "deduplicated"}, (100, "estimated")),  # does not
+        ({"output_tokens": 50, "output_basis": "lower_bound"}, (100, "estimated")),
+        (
+            {"output_tokens": 500, "output_basis": "lower_bound", "format": "claude-code-converted"},
+            (100, "estimated"),
+        ),  # placeholders never count
+        ({"output_tokens": 0, "output_basis": "deduplicated", "est_tokens": 0}, (0, "estimated")),
+        ({"est_tokens": None}, (None, None)),
+    ],
+)
+def test_which_figure_counts(facts: dict[str, Any], expected: tuple[int | None, str | None]) -> None:
+    assert run_spend(run(**facts), TURN) == expected
+
+
+def test_a_plausible_published_total_is_spread_and_an_implausible_one_is_not() -> None:
+    # The published facts of two runs: 433,871 output tokens of a finished session; 37 of another are no total.
+    known = "20260702_090059_claude_claude-fable-5_01_fp8_gemm"
+    facts = run(format="claude-code-converted", run_id=known, trace_id=f"b200/{known}", est_tokens=20_000)
+    assert run_spend(facts, TURN) == (433_871, "scaled")
+    assert run_spend(facts | {"est_tokens": 500_000}, TURN) == (500_000, "estimated")  # never below the visible text
+
+
+@given(st.integers(0, 10**7), st.lists(st.integers(0, 10**5), min_size=1, max_size=40))
+def test_turns_sum_to_the_run_exactly(spend: int, seen: list[int]) -> None:
+    turns = [{"output_tokens": None, "output_basis": "none", "est_tokens": n} for n in seen]
+    shares = turn_spend(spend, "scaled", turns)
+    assert sum(n or 0 for n in shares) == spend
+    assert all((n or 0) >= 0 for n in shares)
+
+
+def test_reported_outputs_of_the_turns_are_their_spend() -> None:
+    turns = [{"output_tokens": n, "output_basis": "reported", "est_tokens": 1} for n in (640, 7)]
+    assert turn_spend(647, "reported", turns) == [640, 7]
+    assert turn_spend(1294, "reported", turns) == [1280, 14]  # a total above them keeps their proportion
+
+
+def test_a_hand_count_of_a_small_run(here: Path) -> None:
+    # Visible output: the prose, one command. Its arguments' values count, their keys and the tool's name do not.
+    write_lines(here / "logs/a.jsonl", *converted(0, ("user", LONG, None), ("assistant", [{"type": "text", "text": "hello world"}], None),
+                                                  ("assistant", call(command="ls -la"), None), ("user", result(content=LONG), None)))  # fmt: skip
+    data = tp.load("logs")
+    # o200k_base: "hello world" is 2 tokens, "ls -la" is 3 ("ls", " -", "la")
+    assert (data.runs["spend_tokens"].item(), data.runs["spend_basis"].item()) == (5, "estimated")
+    assert data.turns["spend_tokens"].to_list() == [5]
+    assert data.blocks.filter(pl.col("kind") == "tool_result")["est_tokens"].item() == count([LONG])[0]
+    assert data.runs["cost_usd"].item() is None  # no prompt counts, no cost
+
+
+def test_cost_of_a_native_run_by_hand(here: Path) -> None:
+    # claude-opus-4-6 at 5 / 25 USD per million, cache read 0.50, five-minute write 6.25, one-hour write 10:
+    # 1,000 uncached + 100,000 read + 10,000 written for 5 min + 20,000 for 1 h + 2,000 output
+    # = 0.005 + 0.05 + 0.0625 + 0.2 + 0.05 = 0.3675; the prompt of 131,000 is below the long-prompt price
+    split = {"ephemeral_5m_input_tokens": 10_000, "ephemeral_1h_input_tokens": 20_000}
+    write_lines(
+        here / "logs/s.jsonl",
+        native(0, "user", "go"),
+        native(1, "assistant", [{"type": "text", "text": "done"}], mid="m1", req="r1", stop="end_turn", u=usage(1_000, 2_000, 100_000, 30_000, cache_creation=split)),
+    )  # fmt: skip
+    row = tp.load("logs").runs.row(0, named=True)
+    assert row["cost_usd"] == pytest.approx(0.3675)
+    assert (row["cost_low_usd"], row["cost_high_usd"]) == (pytest.approx(0.3675), pytest.approx(0.3675))
+    assert (row["spend_basis"], row["price_basis"].split("; ")[-1]) == ("reported", "logged output")
+
+
+def test_an_unknown_model_has_no_cost(here: Path) -> None:
+    records = [native(0, "assistant", [{"type": "text", "text": "x"}], mid="m1", u=usage(10, 5, 1), stop="end_turn")]
+    records[0]["message"]["model"] = "nobody-knows-1"
+    write_lines(here / "logs/s.jsonl", *records)
+    row = tp.load("logs").runs.row(0, named=True)
+    assert (row["cost_usd"], row["price_basis"], row["spend_tokens"]) == (None, None, 5)
+
+
+@pytest.mark.shared
+def test_spend_covers_the_visible_text_of_every_real_run(shared: Path, here: Path) -> None:
+    data = tp.load(str(shared / "traces/labelled"), "labelled", analysis=False)
+    runs = data.runs.filter(pl.col("n_turns") > 0)
+    assert runs.filter(pl.col("spend_tokens") < pl.col("est_tokens")).height == 0
+    assert runs["spend_basis"].null_count() == 0
+    sums = data.turns.group_by("trace_id").agg(pl.col("spend_tokens").sum().alias("turns"))
+    assert runs.join(sums, on="trace_id").filter(pl.col("turns") != pl.col("spend_tokens")).height == 0
