@@ -146,6 +146,10 @@ def test_a_check_without_a_solution_is_not_official() -> None:
         ("cp benchmark.py b2.py; python b2.py", benchmark_text()),
         ("python -c \"print('PASS')\"", "PASS"),
         ("cat /data/outputs/runs/20260427_230711_codex_gpt-5.5_01_fp8_gemm/benchmark.log", benchmark_text()),
+        (
+            "cd /data/outputs/runs/20260618_024321_claude_other_05_topk_bitonic; cat benchmark.log | tail -6",
+            benchmark_text(),
+        ),
         ("cat notes/memory/history.md", "PASS\npeak_fraction: 0.4000\nRESULT: OK"),
         ("cat result.json", "peak_fraction: 0.4000\ncorrect: True"),
         ("sed -n 1,60p benchmark.py", "  shape=<idx> variant=<name> tflops=<N>\n  peak_fraction: <N>\nPASS"),
@@ -219,6 +223,14 @@ def test_a_log_that_the_command_wrote_is_its_output() -> None:
     assert trace.official() == [(first, 0.3), (again, 0.3)], "the file was written anew by another run"
 
 
+def test_a_folder_under_the_problems_old_name_is_the_runs_own() -> None:
+    trace = Trace("20260618_024321_claude_m_02_kimi_linear_decode", bench="mega", problem="02_kimi_linear_decode")
+    folder = "/k/outputs/runs/20260618_024321_claude_m_03_kimi_linear_decode/repo"
+    trace.call(f"cd {folder} && python benchmark.py > b.log 2>&1", "")
+    record = trace.call(f"cat {folder}/b.log", MEGA_BENCHMARK)
+    assert trace.official() == [(record, 18.6956)]
+
+
 def test_a_terminal_file_names_its_command() -> None:
     trace = Trace()
     trace.call("cd /w && python check.py", "null", name="shell")
@@ -235,7 +247,8 @@ def test_where_the_log_hides_the_command_the_form_decides() -> None:
     trace.call("cat > /tmp/try.py <<'EOF'\nimport torch\n\n... (604 more chars)", "PASS")
     trace.call("\\", f"{MEGA_CHECK}\nPASS")
     trace.call("ls", "PASS")
-    assert trace.official() == [(1, 18.6956), (3, 1.0), (7, 1.0)]
+    trace.call("cd /w/problems/05_topk_bitonic", "PASS")
+    assert trace.official() == [(1, 18.6956), (3, 1.0), (7, 1.0), (11, 1.0)]
 
 
 def test_results_without_a_call_are_never_official() -> None:

@@ -25,6 +25,10 @@ _TERMINAL = re.compile(r"\A---\n(?:.*\n)*?command: (\"(?:[^\"\\]|\\.)*\"|.+)\n",
 _CHOPPED = re.compile(r"\.\.\. \(\d+ more chars\)\s*\Z")
 _STREAMS = frozenset(("write_stdin", "wait"))
 _FOREIGN = re.compile(r"/outputs/runs/(\d{8}_\d{6}_[^/]+)/")
+_PROBLEM = re.compile(r"_\d\d_[a-z]\w*$")
+"""The end of a run_id: problems were renamed, so that a run's folder may end otherwise than its id."""
+
+_ONLY_CD = re.compile(r"\s*cd\s+\S+\s*\Z")
 _NOT_A_LOG = re.compile(r"result\.json|\.(?:py|md|json|ya?ml|cu|cuh|toml|jsonl)$|/memory/|/archive/")
 _WRITES_SCRIPT = re.compile(r"\b(?:check|benchmark)\.(?:py|main)")
 
@@ -40,6 +44,7 @@ class Launch(msgspec.Struct, eq=False):
         hidden: The text does not show all that ran (cut by the log, or nothing in it prints anything).
         seen: Figures already taken from its output, with how often: reading the same log again adds nothing.
         outcomes: Outcomes of checks already taken.
+        first_line: The visible text only changes the folder: the log kept the first line of several.
         behind: Earlier launches whose output it prints: a reading command that itself went to the background.
     """
 
@@ -50,6 +55,7 @@ class Launch(msgspec.Struct, eq=False):
     hidden: bool
     seen: Counter[Any] = msgspec.field(default_factory=Counter)
     outcomes: int = 0
+    first_line: bool = False
     behind: tuple[Launch, ...] = ()
 
     def starts(self, script: Script) -> bool:
@@ -92,7 +98,7 @@ class Ledger:
     """The launches of one trace, in the order of its calls."""
 
     def __init__(self, run_id: str | None) -> None:
-        self._run_id = run_id
+        self._run = _PROBLEM.sub("", run_id or "")
         self._jobs: dict[str, Launch] = {}
         self._files: dict[str, Launch] = {}
         self._commands: dict[str, Launch] = {}
@@ -107,7 +113,9 @@ class Ledger:
             command = command._replace(cut=True)
         shell = call["tool"] in ("shell", "other")
         hidden = shell and (command.cut or not text or not (command.runs or command.reads))
-        launch = Launch(call["turn"], call["record"], call["agent"], command, hidden)
+        launch = Launch(
+            call["turn"], call["record"], call["agent"], command, hidden, first_line=_ONLY_CD.match(text) is not None
+        )
         if shell and command.reads and not command.runs:
             launch.behind = tuple(dict.fromkeys(self._by_path(mentioned_files(text))))
         if call["tool"] in ("write", "edit"):
@@ -161,7 +169,12 @@ class Ledger:
             return Sources(tuple(jobs), call["name"].lower() in _STREAMS, "job")
         if launch.own or not (launch.command.reads or call["tool"] == "read"):
             return Sources((launch,), False, "call")
-        own = [path for path in paths if not _NOT_A_LOG.search(path) and not self._of_another_run(path)]
+        elsewhere = self._of_another_run(_command_text(call) + "/")
+        own = [
+            path
+            for path in paths
+            if not _NOT_A_LOG.search(path) and not self._of_another_run(path) and not (elsewhere and path[0] != "/")
+        ]
         if own and len(own) == len(paths):
             writer = next(
                 (self._mentions[name] for path in own if (name := path.rsplit("/", 1)[-1]) in self._mentions), launch
@@ -205,7 +218,7 @@ class Ledger:
 
     def _of_another_run(self, path: str) -> bool:
         run = _FOREIGN.search(path)
-        return run is not None and run[1] != self._run_id
+        return run is not None and _PROBLEM.sub("", run[1]) != self._run
 
     def _remember_script(self, call: Mapping[str, Any]) -> None:
         if call["file_path"] and _WRITES_SCRIPT.search(call["input_json"]):

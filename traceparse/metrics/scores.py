@@ -161,13 +161,10 @@ class _Reader:
         for source in sources.launches:
             if source.own or not (source.hidden or sources.basis == "log"):
                 continue
-            ours = any(name.startswith("solution") for name in source.command.written)
+            ours = source.command.cut and any(name.startswith("solution") for name in source.command.written)
+            telling = benchmarked or stepped or ours or source.first_line
             for index, line in found:
-                if line.strong or (
-                    line.clean
-                    and line.figures[0].value == 1
-                    and (benchmarked or stepped or (ours and source.command.cut))
-                ):
+                if line.strong or (line.clean and line.figures[0].value == 1 and telling):
                     chosen[index] = source
             break
         return chosen
