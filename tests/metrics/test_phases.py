@@ -1,0 +1,312 @@
+"""Invented runs whose phases were cut by hand, from DESIGN's definitions."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+from phase_story import Story, kernel
+
+from traceparse.metrics.phases import segment
+from traceparse.tables import check, empty
+
+
+def _phases(story: Story) -> list[str]:
+    """The phase of every turn, by first letters."""
+    phases, turns = segment(story.frames())
+    check("phases", phases)
+    assert phases["n_turns"].sum() == turns.filter(pl.col("agent") == "main").height
+    return [str(phase)[0] for phase in turns["phase"]]
+
+
+def _read(story: Story, n: int = 1) -> None:
+    for _ in range(n):
+        story.shell("cat reference.py", "class Model")
+
+
+def test_a_simple_story() -> None:
+    story = Story()
+    _read(story, 2)
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.bench(0.2)
+    story.write("solution.py", kernel("first") + "\n# tuned", op="edit")
+    story.check(True)
+    story.say("Done: 0.2.")
+    assert "".join(_phases(story)) == "ppwwttcc"
+    phases, _ = segment(story.frames())
+    assert phases.select("phase", "first_turn", "last_turn", "n_turns", "spend_tokens", "elapsed_s").rows() == [
+        ("profiling", 0, 1, 2, 20, 4.0),
+        ("writing", 2, 3, 2, 20, 4.0),
+        ("tuning", 4, 5, 2, 20, 4.0),
+        ("closing", 6, 7, 2, 20, 4.0),
+    ]
+    assert phases["share_spend"].to_list() == [0.25, 0.25, 0.25, 0.25]
+    assert "record 4" in phases["evidence"][1]
+    assert "check passed, record 7" in phases["evidence"][1]
+
+
+def test_debugging_before_the_pass_is_writing() -> None:
+    story = Story()
+    _read(story)
+    story.write("solution.py", kernel("first"))
+    story.check(False)
+    story.shell("python -c 'import solution; print(abs(d).max())'", "3.2")
+    story.write("solution.py", "fixed", op="edit")
+    story.check(True)
+    story.bench(0.1)
+    assert "".join(_phases(story)) == "pwwwwcc"
+
+
+def test_a_second_design_that_is_dropped_is_writing() -> None:
+    story = Story()
+    _read(story)
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.write("solution.py", "block = 64", op="edit")
+    story.bench(0.1)
+    story.write("solution.py", kernel("second"), design=1)
+    story.check(False)
+    story.write("solution.py", kernel("first"), op="revert")
+    story.write("solution.py", "block = 32", op="edit")
+    assert "".join(_phases(story)) == "pwwttwwtt"
+
+
+def test_a_second_design_that_passes_opens_and_closes_its_own_segment() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.bench(0.1)
+    story.write("solution.py", kernel("second"), framework="cuda", design=1)
+    story.check(False)
+    story.write("solution.py", "stride", framework="cuda", design=1, op="edit")
+    story.check(True)
+    story.write("solution.py", "unroll", framework="cuda", design=1, op="edit")
+    phases, turns = segment(story.frames())
+    assert [str(p)[0] for p in turns["phase"]] == list("wwpwwwwt")
+    assert "another framework, cuda" in phases["evidence"][2]
+    assert phases["evidence"][1] == "no change between two kernels"
+
+
+def test_a_check_of_the_kernel_before_does_not_end_a_new_design() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.write("solution.py", kernel("second"), framework="cuda", design=1)
+    story.shell("tail check.log", "PASS")
+    story.score("check", 1.0)
+    story.scores[-1]["kernel_version"] = 0
+    story.write("solution.py", "stride", framework="cuda", design=1, op="edit")
+    story.check(True)
+    story.write("solution.py", "unroll", framework="cuda", design=1, op="edit")
+    assert "".join(_phases(story)) == "wwwwwwt"
+
+
+def test_whatever_follows_the_last_change_is_closing_even_profiling_in_a_killed_run() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.write("solution.py", "block = 64", op="edit")
+    story.shell("ncu python bench.py", "sm__throughput 40 %")
+    story.shell("cat ../../src/eval/timing.py")
+    assert "".join(_phases(story)) == "wwtcc"
+
+
+def test_a_clean_rewrite_at_the_end_moves_closing_behind_it() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.bench(0.3)
+    story.write("solution.py", kernel("first") + "\n# tidy")
+    story.check(True)
+    assert "".join(_phases(story)) == "wwttc"
+
+
+def test_the_decks_own_file_in_the_solutions_place_is_profiling() -> None:
+    story = Story()
+    turn = story.shell("cp baseline.py solution.py && python benchmark.py", "peak_fraction: 0.0500")
+    story.kernels.append(
+        {"version": 0, "solution_version": 1, "turn": turn, "record": 0, "path": "solution.py", "is_solution": True, "is_sidecar": False,
+         "op": "shell", "design": 0, "framework": "torch", "n_lines": 5, "n_bytes": 80, "complete": True, "content": "import reference",
+         "is_final": False}
+    )  # fmt: skip
+    story.score("peak_fraction", 0.05)
+    story.write("solution.py", kernel("first"), design=1)
+    story.check(True)
+    story.write("solution.py", "block", design=1, op="edit")
+    assert "".join(_phases(story)) == "pwwt"
+
+
+def test_instrumenting_a_kernel_that_passes_opens_no_design() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.write("solution.py", "start = clock64()", op="edit")
+    story.shell("python stages.py", "load 12 us")
+    story.write("solution.py", kernel("first"), op="revert")
+    story.check(True)
+    assert "".join(_phases(story)) == "wwtttc"
+
+
+def test_waiting_for_a_background_check_belongs_to_the_design_that_waits() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.shell("python check.py", "Command running in background with ID: b1")
+    story.call("shell", name="TaskOutput", result="still running", task_id="b1")
+    story.call("shell", name="TaskOutput", result="PASS", task_id="b1")
+    story.score("check", 1.0)
+    story.write("solution.py", "block", op="edit")
+    assert "".join(_phases(story)) == "wwwwt"
+
+
+def test_an_unseen_outcome_counts_as_a_pass_when_the_kernel_is_then_timed_unchanged() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.check(None)
+    story.write("solution.py", "fix", op="edit")  # changed after the check: that one did not pass
+    story.check(None)
+    story.shell("python benchmark.py", "null")
+    story.write("solution.py", "block", op="edit")
+    phases, turns = segment(story.frames())
+    assert [str(p)[0] for p in turns["phase"]] == list("wwwwtt")
+    assert "shows no outcome" in phases["evidence"][0]
+
+
+def test_composing_includes_the_long_thought_the_plans_and_the_scratch_file_it_grew_from() -> None:
+    story = Story()
+    _read(story)
+    story.call("read", path="/w/shapes.py", thinking="x" * 20_000)
+    _read(story)
+    story.write("solution.py", kernel("first"))
+    assert "".join(_phases(story)) == "pwww"
+
+    story = Story()
+    _read(story)
+    story.write("draft.py", kernel("first"))
+    story.shell("python draft.py", "ok")
+    story.write("solution.py", kernel("first") + "\nclass Model: ...")
+    assert "".join(_phases(story)) == "pwww"
+
+    story = Story()
+    _read(story)
+    story.write(
+        "probe.py", "import triton\n@triton.jit\ndef probe(x):\n    tl.dot(x, x, allow_tf32=False)"
+    )  # a probe leaves nothing behind
+    story.call("plan", todos="write the kernel")
+    story.write("solution.py", kernel("first"))
+    assert "".join(_phases(story)) == "ppww"
+
+
+def test_a_scratch_kernel_in_another_framework_is_a_design_of_its_own() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.write("solution.py", "block", op="edit")
+    story.write("gemv.cu", "__global__ void gemv() {}", framework="cuda")
+    story.shell("nvcc gemv.cu", "")
+    story.write("solution.py", "warps", op="edit")
+    assert "".join(_phases(story)) == "wwtwwt"
+
+
+def test_a_subagents_turns_take_the_phase_around_them() -> None:
+    story = Story()
+    _read(story)
+    story.write("solution.py", kernel("first"))
+    story.shell("grep -r dot .", agent="helper")
+    story.check(True)
+    story.write("solution.py", "block", op="edit")
+    phases, turns = segment(story.frames())
+    assert [str(p)[0] for p in turns["phase"]] == list("pwwwt")
+    assert phases["n_turns"].to_list() == [1, 2, 1]
+    assert phases["spend_tokens"].to_list() == [10, 30, 10]
+
+
+def test_an_edit_whose_program_the_log_lost_still_delays_closing() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.kernels[-1]["complete"] = False
+    story.check(True)
+    story.write("solution.py", "block", op="edit")
+    story.shell("python3 - <<'EOF'", "barrier fold applied")
+    story.shell("python3 - <<'EOF'", "sum 3.2 us")  # says nothing of an edit
+    assert "".join(_phases(story)) == "wwttc"
+
+
+@pytest.mark.parametrize("missing", [("kernels",), ("scores",), ("kernels", "scores")])
+def test_missing_tables_cost_detail_only(missing: tuple[str, ...]) -> None:
+    story = Story()
+    _read(story)
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    frames = {name: table for name, table in story.frames().items() if name not in missing}
+    phases, turns = segment(frames)
+    assert turns["phase"][0] == "profiling"
+    assert set(turns["phase"]) <= {"profiling", "writing", "closing"}
+    assert phases["n_turns"].sum() == 3
+
+
+def test_a_run_that_wrote_no_kernel_is_one_segment_and_one_without_turns_none() -> None:
+    story = Story()
+    story.say("I cannot see a GPU.")
+    phases, turns = segment(story.frames())
+    assert phases["phase"].to_list() == ["profiling"]
+    assert turns["phase"].to_list() == ["profiling"]
+    phases, turns = segment(Story().frames())
+    assert phases.height == turns.height == 0
+    assert phases.schema == empty("phases").schema
+
+
+def test_results_of_a_kernel_whose_every_change_is_lost_give_no_phases() -> None:
+    story = Story()
+    story.shell("cat task.md")
+    story.shell("", "PASS")
+    story.score("check", 1.0)
+    phases, turns = segment(story.frames())
+    assert phases.height == 0
+    assert turns["phase"].to_list() == [None, None]
+
+
+def test_broken_arguments_and_unknown_places_are_no_obstacle() -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.calls[-1]["input_json"] = '{"content": "cut'
+    story.kernels[-1]["record"] = 999  # a row that no call stands for
+    story.check(True)
+    _: Any = segment(story.frames())
+    assert "w" in _phases(story)[0]
+
+
+@pytest.mark.shared
+def test_the_labelled_runs_are_cut_nearly_as_by_hand(shared: Path, tmp_path: Path) -> None:
+    """Macro-F1 over the records of the labelled runs; two people agree on these borders within two records."""
+    from traceparse.engine import Options, load
+    from traceparse.kernels.versions import replay
+    from traceparse.metrics.scores import observe
+
+    load(str(shared / "traces" / "labelled"), str(tmp_path), options=Options(tokens=False, analysis=False), jobs=1)
+    tables = {name: _loaded(tmp_path / name) for name in ("turns", "blocks", "tool_calls")}
+    pairs: list[tuple[str, str | None]] = []
+    for run in pl.read_parquet(tmp_path / "runs.parquet").partition_by("trace_id"):
+        frames = {name: table.filter(pl.col("trace_id") == run["trace_id"][0]) for name, table in tables.items()}
+        frames["runs"] = run
+        frames["kernels"] = replay(frames)
+        frames["scores"] = observe(frames)
+        turns = segment(frames)[1].filter(pl.col("agent") == "main").sort("first_record")
+        starts, phases = turns["first_record"].to_list(), turns["phase"].to_list()
+        truth = yaml.safe_load((shared / "truth" / f"{run['run_id'][0]}.yaml").read_text())
+        for wanted in truth["phases"]:
+            for record in range(wanted["first"], wanted["last"] + 1):
+                pairs.append((wanted["phase"], phases[max(0, bisect_right(starts, record) - 1)]))
+    scores = []
+    for phase in ("profiling", "writing", "tuning", "closing"):
+        hit = sum(want == got == phase for want, got in pairs)
+        scores.append(2 * hit / (sum(want == phase for want, _ in pairs) + sum(got == phase for _, got in pairs)))
+    assert sum(scores) / 4 >= 0.88
+
+
+def _loaded(folder: Path) -> pl.DataFrame:
+    return pl.concat([pl.read_parquet(part) for part in sorted(folder.rglob("*.parquet"))])
