@@ -150,6 +150,11 @@ def test_a_check_without_a_solution_is_not_official() -> None:
             "cd /data/outputs/runs/20260618_024321_claude_other_05_topk_bitonic; cat benchmark.log | tail -6",
             benchmark_text(),
         ),
+        (
+            "cd /data/outputs/runs && tail -6 20260428_001416_codex_gpt-5.5_05_topk_bitonic/benchmark.log",
+            benchmark_text(),
+        ),
+        ("cd /data/outputs/runs\nfor d in */; do tail -3 $d/benchmark.log; done", benchmark_text()),
         ("cat notes/memory/history.md", "PASS\npeak_fraction: 0.4000\nRESULT: OK"),
         ("cat result.json", "peak_fraction: 0.4000\ncorrect: True"),
         ("sed -n 1,60p benchmark.py", "  shape=<idx> variant=<name> tflops=<N>\n  peak_fraction: <N>\nPASS"),

@@ -24,7 +24,8 @@ _ID_FIELD = re.compile(r"\"(?:session|cell|task|bash|shell|process|job|terminal)
 _TERMINAL = re.compile(r"\A---\n(?:.*\n)*?command: (\"(?:[^\"\\]|\\.)*\"|.+)\n", re.MULTILINE)
 _CHOPPED = re.compile(r"\.\.\. \(\d+ more chars\)\s*\Z")
 _STREAMS = frozenset(("write_stdin", "wait"))
-_FOREIGN = re.compile(r"/outputs/runs/(\d{8}_\d{6}_[^/]+)/")
+_RUN_FOLDER = re.compile(r"(?:^|[\s/\"'])(\d{8}_\d{6}_[a-z][^/\s\"']*)(?=/)")
+_ALL_RUNS = re.compile(r"/outputs/runs/?(?=[\s;&\"']|$)")
 _PROBLEM = re.compile(r"_\d\d_[a-z]\w*$")
 """The end of a run_id: problems were renamed, so that a run's folder may end otherwise than its id."""
 
@@ -217,8 +218,9 @@ class Ledger:
             yield launch
 
     def _of_another_run(self, path: str) -> bool:
-        run = _FOREIGN.search(path)
-        return run is not None and _PROBLEM.sub("", run[1]) != self._run
+        """A path, or a command, that names the folder of another run, or of all of them."""
+        runs = _RUN_FOLDER.findall(path)
+        return bool(_ALL_RUNS.search(path)) or any(_PROBLEM.sub("", run) != self._run for run in runs)
 
     def _remember_script(self, call: Mapping[str, Any]) -> None:
         if call["file_path"] and _WRITES_SCRIPT.search(call["input_json"]):
