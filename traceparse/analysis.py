@@ -53,8 +53,11 @@ def analyse_run(run: Frames) -> Frames:
         run: The rows of one trace: `runs` (one row), `turns`, `blocks`, `tool_calls`, `skipped`.
     """
     from traceparse.kernels.versions import replay
+    from traceparse.metrics.activity import activity
     from traceparse.metrics.checked import summarise
     from traceparse.metrics.clock import anchor
+    from traceparse.metrics.phases import segment
+    from traceparse.metrics.roi import ladder, summarise_run
     from traceparse.metrics.scores import observe
 
     run = {name: empty(name) for name in TRACE_TABLES} | run
@@ -67,12 +70,19 @@ def analyse_run(run: Frames) -> Frames:
     updates |= {name: value for name, value in summarise(run).items() if value is not None}
     updates["framework"] = _final_framework(run["kernels"])
     run["runs"] = _updated(run["runs"], updates)
+    run["turns"], run["tool_calls"] = activity(run)
+    run["phases"], run["turns"] = segment(run)
+    run["roi"] = ladder(run)
+    run["roi_runs"] = summarise_run(run, run["roi"])
     return run
 
 
 def _faulty(run: Frames, error: Exception) -> Frames:
-    row: dict[str, Any] = {"trace_id": run["runs"]["trace_id"].to_list(), "file": [0], "record": [0], "reason": ["analysis_fault"], "byte_offset": [0],
-           "n_bytes": [0], "kind": ["dropped"], "snippet": [f"{type(error).__name__}: {error}"[:500]]}  # fmt: skip
+    row: dict[str, Any] = {
+        "trace_id": run["runs"]["trace_id"].to_list(),
+        **dict.fromkeys(("file", "record", "byte_offset", "n_bytes"), [0]),
+        **{"reason": ["analysis_fault"], "kind": ["dropped"], "snippet": [f"{type(error).__name__}: {error}"[:500]]},
+    }
     return run | {
         "skipped": pl.concat([run["skipped"], frame("skipped", row)]),
         "runs": run["runs"].with_columns(pl.col("n_skipped") + 1),
@@ -92,7 +102,10 @@ def _updated(runs: pl.DataFrame, updates: dict[str, Any]) -> pl.DataFrame:
 
 def across_runs(frames: Frames) -> Frames:
     """Fill the columns that compare runs; `frames` holds `runs`, `roi_runs` and `skipped` of the whole data set."""
-    return frames | {"runs": _duplicates(frames["runs"])}
+    from traceparse.metrics.boards import rank
+
+    runs = _duplicates(frames["runs"])
+    return frames | {"runs": runs, "roi_runs": rank(runs, frames["roi_runs"])}
 
 
 def _duplicates(runs: pl.DataFrame) -> pl.DataFrame:
