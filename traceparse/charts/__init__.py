@@ -10,6 +10,19 @@ from traceparse.charts.spend import content_kinds, coverage, spend_by_phase, spe
 from traceparse.charts.trace import context_size, part_bars, phase_strip, turn_timeline
 
 __all__ = [
-    "budget_curves", "content_kinds", "context_size", "coverage", "encoded", "pareto", "part_bars", "phase_strip", "score_ladder", "source",
-    "spend_by_phase", "spend_strip", "tool_tokens", "turn_timeline", "verified",
-]  # fmt: skip
+    "budget_curves",
+    "content_kinds",
+    "context_size",
+    "coverage",
+    "encoded",
+    "pareto",
+    "part_bars",
+    "phase_strip",
+    "score_ladder",
+    "source",
+    "spend_by_phase",
+    "spend_strip",
+    "tool_tokens",
+    "turn_timeline",
+    "verified",
+]

@@ -15,12 +15,12 @@ from traceparse.errors import UsageError
 if TYPE_CHECKING:
     import polars as pl
 
-ChartT = TypeVar("ChartT", bound=alt.TopLevelMixin)
+ChartT = TypeVar("ChartT", alt.Chart, alt.LayerChart)
 
 _ROWS = ("values", "datasets", "config")
 
 
-def source(frame: pl.DataFrame, *columns: str) -> alt.Data:
+def source(frame: pl.DataFrame, *columns: str) -> alt.InlineData:
     """The named columns of a frame as inline data.
 
     Inline rows need no type inference, know no limit of rows, and keep the columns that no figure needs out of the page.
@@ -29,9 +29,12 @@ def source(frame: pl.DataFrame, *columns: str) -> alt.Data:
         UsageError: The frame lacks a column.
     """
     if missing := [name for name in columns if name not in frame.columns]:
-        raise UsageError(f"the frame has no column {missing[0]!r}, which the figure needs", expected="the columns " + ", ".join(columns))
+        raise UsageError(
+            f"the frame has no column {missing[0]!r}, which the figure needs",
+            expected="the columns " + ", ".join(columns),
+        )
     rows = frame.select(columns).to_dicts()
-    return alt.Data(values=[{key: _short(value) for key, value in row.items()} for row in rows])
+    return alt.InlineData(values=[{key: _short(value) for key, value in row.items()} for row in rows])
 
 
 def _short(value: Any) -> Any:
@@ -61,7 +64,9 @@ def verified(chart: ChartT, columns: Collection[str]) -> ChartT:
     """
     spec = chart.to_dict()
     if unknown := encoded(spec) - set(columns) - made(spec):
-        raise UsageError(f"the figure reads {min(unknown)!r}, which its rows lack", expected="one of " + ", ".join(columns))
+        raise UsageError(
+            f"the figure reads {min(unknown)!r}, which its rows lack", expected="one of " + ", ".join(columns)
+        )
     return chart
 
 

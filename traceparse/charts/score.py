@@ -2,54 +2,91 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import altair as alt
+import polars as pl
 
 from traceparse.charts import theme
 from traceparse.charts.fields import source, verified
 
-if TYPE_CHECKING:
-    import polars as pl
 
-_SPEND = alt.Axis(format="~s", tickCount=5)
+def log_spend(column: str, spend: pl.Series, *, top: bool = False) -> alt.X:
+    """A logarithmic axis of spend with round ticks; the values lie above 0."""
+    ticks = theme.log_ticks(min(spend), max(spend)) if spend.len() else []
+    axis = alt.Axis(format="~s", values=ticks, orient="top" if top else "bottom")
+    return alt.X(
+        f"{column}:Q",
+        title="spend, output tokens (log)",
+        scale=alt.Scale(type="log", nice=False, padding=14),
+        axis=axis,
+    )
 
 
 def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
     """Score against spend, one point per run, with the front that no run beats on both.
 
     Args:
-        runs: Columns ``model``, ``harness``, ``gpu``, ``shown_score``, ``spend_tokens``, ``spend_basis``, ``mark`` (why a run is set aside, or
-            ``""``), ``on_front`` and ``trace_id``; for one problem. Rows without score or spend are left out.
+        runs: Rows of one problem as `traceparse.report.views.scored` gives them; those without score or without spend above 0 are left out.
+            Set aside (``mark``) is drawn pale, ``current`` filled, and a line joins the ``on_front`` of a GPU and generation.
         height: In pixels.
 
     Raises:
         UsageError: The frame lacks a column.
     """
-    columns = ("trace_id", "model", "harness", "gpu", "shown_score", "spend_tokens", "spend_basis", "mark", "on_front")
-    drawn = runs.drop_nulls(["shown_score", "spend_tokens"])
-    colours, shapes = theme.shapes(theme.GPUS, drawn["gpu"].unique().to_list() if "gpu" in drawn.columns else [])
+    columns = (
+        "trace_id",
+        "model",
+        "harness",
+        "gpu",
+        "shown_score",
+        "spend_tokens",
+        "spend_basis",
+        "mark",
+        "on_front",
+        "deck_generation",
+        "current",
+    )
+    source(runs.head(0), *columns)
+    drawn = runs.drop_nulls(["shown_score", "spend_tokens"]).filter(pl.col("spend_tokens") > 0)
+    colours, shapes = theme.shapes(theme.GPUS, drawn["gpu"].unique().to_list())
     base = alt.Chart(source(drawn, *columns), width="container", height=height)
-    x = alt.X("spend_tokens:Q", title="spend, output tokens (log)", scale=alt.Scale(type="log", nice=False, padding=14), axis=_SPEND)
+    x = log_spend("spend_tokens", drawn["spend_tokens"])
     y = alt.Y("shown_score:Q", title="score", axis=alt.Axis(tickCount=5))
     colour = alt.Color("gpu:N", scale=colours, title=None)
     front = (
         base.transform_filter(alt.datum.on_front)
         .mark_line(interpolate="step-after", strokeWidth=1.4, opacity=0.6)
-        .encode(x=x, y=y, color=colour, order=alt.Order("spend_tokens:Q"))
+        .encode(x=x, y=y, color=colour, detail="deck_generation:N", order=alt.Order("spend_tokens:Q"))
     )
-    points = base.mark_point(strokeWidth=1.4, size=60).encode(
-        x=x, y=y, color=colour, shape=alt.Shape("gpu:N", scale=shapes, title=None),
-        opacity=alt.condition("datum.mark == ''", alt.value(0.9), alt.value(0.25)),
-        tooltip=[alt.Tooltip("model:N"), alt.Tooltip("harness:N"), alt.Tooltip("gpu:N"), alt.Tooltip("shown_score:Q", title="score", format=".4~f"),
-                 alt.Tooltip("spend_tokens:Q", title="spend", format=","), alt.Tooltip("spend_basis:N", title="spend basis"),
-                 alt.Tooltip("mark:N", title="set aside"), alt.Tooltip("trace_id:N", title="run")],
-    )  # fmt: skip
-    return verified(front + points, columns)
+    points = base.mark_point(filled=False, strokeWidth=1.5, size=55).encode(
+        x=x,
+        y=y,
+        color=colour,
+        fill=alt.condition("datum.current", alt.Fill("gpu:N", scale=colours, title=None), alt.value("transparent")),
+        shape=alt.Shape("gpu:N", scale=shapes, title=None),
+        opacity=alt.condition("datum.mark == ''", alt.value(1), alt.value(0.3)),
+        tooltip=[
+            alt.Tooltip("model:N"),
+            alt.Tooltip("harness:N"),
+            alt.Tooltip("gpu:N"),
+            alt.Tooltip("shown_score:Q", title="score", format=".4~f"),
+            alt.Tooltip("spend_tokens:Q", title="spend", format=","),
+            alt.Tooltip("spend_basis:N", title="spend basis"),
+            alt.Tooltip("deck_generation:N", title="rules"),
+            alt.Tooltip("mark:N", title="set aside"),
+            alt.Tooltip("trace_id:N", title="run"),
+        ],
+    )
+    chart: alt.LayerChart = front + points
+    return verified(chart, columns)
 
 
 def score_ladder(
-    roi: pl.DataFrame, *, over: Literal["cum_spend_tokens", "cum_s", "cum_usd", "step"] = "cum_spend_tokens", height: int = 280
+    roi: pl.DataFrame,
+    *,
+    over: Literal["cum_spend_tokens", "cum_s", "cum_usd", "step"] = "cum_spend_tokens",
+    height: int = 280,
 ) -> alt.LayerChart:
     """Every official score of a run over what it had cost by then, and the best so far as a line.
 
@@ -61,9 +98,27 @@ def score_ladder(
     Raises:
         UsageError: The frame lacks a column.
     """
-    title, fmt = {"cum_spend_tokens": ("spend so far, output tokens", "~s"), "cum_s": ("seconds since the start", ",d"),
-                  "cum_usd": ("cost so far, USD", "$,.2f"), "step": ("benchmark", "d")}[over]  # fmt: skip
-    columns = tuple(dict.fromkeys((over, "step", "turn", "score", "best_score", "checked", "framework", "solution_version", "cum_spend_tokens")))
+    title, fmt = {
+        "cum_spend_tokens": ("spend so far, output tokens", "~s"),
+        "cum_s": ("seconds since the start", ",d"),
+        "cum_usd": ("cost so far, USD", "$,.2f"),
+        "step": ("benchmark", "d"),
+    }[over]
+    columns = tuple(
+        dict.fromkeys(
+            (
+                over,
+                "step",
+                "turn",
+                "score",
+                "best_score",
+                "checked",
+                "framework",
+                "solution_version",
+                "cum_spend_tokens",
+            )
+        )
+    )
     drawn = roi.drop_nulls([over])
     colours, shapes = theme.shapes(theme.CHECKED, drawn["checked"].unique().to_list())
     base = alt.Chart(source(drawn, *columns), width="container", height=height)
@@ -74,13 +129,22 @@ def score_ladder(
         .encode(x=x, y=alt.Y("best_score:Q", title="score"), order=alt.Order("step:Q"))
     )
     points = base.mark_point(size=70, opacity=0.85, cursor="pointer").encode(
-        x=x, y=alt.Y("score:Q", title="score"),
-        color=alt.Color("checked:N", scale=colours, title="check"), shape=alt.Shape("checked:N", scale=shapes, title="check"),
-        tooltip=[alt.Tooltip("score:Q", format=".4~f"), alt.Tooltip("best_score:Q", title="best so far", format=".4~f"), alt.Tooltip("checked:N", title="check"),
-                 alt.Tooltip("framework:N"), alt.Tooltip("solution_version:Q", title="version"), alt.Tooltip("turn:Q"),
-                 alt.Tooltip("cum_spend_tokens:Q", title="spend so far", format=",")],
-    )  # fmt: skip
-    return verified(line + points, columns)
+        x=x,
+        y=alt.Y("score:Q", title="score"),
+        color=alt.Color("checked:N", scale=colours, title="check"),
+        shape=alt.Shape("checked:N", scale=shapes, title="check"),
+        tooltip=[
+            alt.Tooltip("score:Q", format=".4~f"),
+            alt.Tooltip("best_score:Q", title="best so far", format=".4~f"),
+            alt.Tooltip("checked:N", title="check"),
+            alt.Tooltip("framework:N"),
+            alt.Tooltip("solution_version:Q", title="version"),
+            alt.Tooltip("turn:Q"),
+            alt.Tooltip("cum_spend_tokens:Q", title="spend so far", format=","),
+        ],
+    )
+    chart: alt.LayerChart = line + points
+    return verified(chart, columns)
 
 
 def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
@@ -94,16 +158,27 @@ def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
         UsageError: The frame lacks a column.
     """
     columns = ("model", "budget_tokens", "share", "n_runs")
-    chart = (
+    chart: alt.Chart = (
         alt.Chart(source(curves, *columns), width="container", height=height)
         .mark_line(interpolate="step-after")
         .encode(
-            x=alt.X("budget_tokens:Q", title="spend, output tokens (log)", scale=alt.Scale(type="log", nice=False), axis=_SPEND),
-            y=alt.Y("share:Q", title="share of the final best", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1])),
+            x=log_spend("budget_tokens", curves["budget_tokens"]),
+            y=alt.Y(
+                "share:Q",
+                title="share of the final best",
+                axis=alt.Axis(format="%", tickCount=5),
+                scale=alt.Scale(domain=[0, 1]),
+            ),
             color=alt.Color("model:N", sort=curves["model"].unique(maintain_order=True).to_list(), title=None),
-            strokeDash=alt.StrokeDash("model:N", sort=curves["model"].unique(maintain_order=True).to_list(), title=None),
-            tooltip=[alt.Tooltip("model:N"), alt.Tooltip("budget_tokens:Q", title="spend", format=","), alt.Tooltip("share:Q", format=".0%"),
-                     alt.Tooltip("n_runs:Q", title="runs")],
+            strokeDash=alt.StrokeDash(
+                "model:N", sort=curves["model"].unique(maintain_order=True).to_list(), title=None
+            ),
+            tooltip=[
+                alt.Tooltip("model:N"),
+                alt.Tooltip("budget_tokens:Q", title="spend", format=","),
+                alt.Tooltip("share:Q", format=".0%"),
+                alt.Tooltip("n_runs:Q", title="runs"),
+            ],
         )
-    )  # fmt: skip
+    )
     return verified(chart, columns)

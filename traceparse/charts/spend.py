@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
+import polars as pl
 
 from traceparse.charts import theme
 from traceparse.charts.fields import source, verified
-
-if TYPE_CHECKING:
-    import polars as pl
+from traceparse.charts.score import log_spend
 
 
 def spend_strip(runs: pl.DataFrame, *, by: str = "model") -> alt.LayerChart:
@@ -23,29 +20,47 @@ def spend_strip(runs: pl.DataFrame, *, by: str = "model") -> alt.LayerChart:
     Raises:
         UsageError: The frame lacks a column.
     """
-    import polars as pl
-
     columns = (by, "spend_tokens", "spend_basis", "trace_id")
-    missing = source(runs.head(0), *columns)
-    drawn = runs.drop_nulls("spend_tokens").filter(pl.col("spend_tokens") > 0).with_columns(pl.col(by, "spend_basis").fill_null("unknown"))
-    order = drawn.group_by(by).agg(pl.col("spend_tokens").median()).sort("spend_tokens", by, descending=[True, False])[by].to_list()
-    data = source(drawn, *columns) if drawn.height else missing
-    base = alt.Chart(data, width="container", height=alt.Step(19))
-    x = alt.X("spend_tokens:Q", title="spend per run, output tokens (log)", scale=alt.Scale(type="log", nice=False, padding=10),
-              axis=alt.Axis(format="~s", tickCount=5, orient="top"))  # fmt: skip
+    source(runs.head(0), *columns)
+    drawn = (
+        runs.drop_nulls("spend_tokens")
+        .filter(pl.col("spend_tokens") > 0)
+        .with_columns(pl.col(by, "spend_basis").fill_null("unknown"))
+    )
+    order = (
+        drawn.group_by(by)
+        .agg(pl.col("spend_tokens").median())
+        .sort("spend_tokens", by, descending=[True, False])[by]
+        .to_list()
+    )
+    base = alt.Chart(source(drawn, *columns), width="container", height=19 * max(len(order), 1))
+    x = log_spend("spend_tokens", drawn["spend_tokens"], top=True)
     y = alt.Y(f"{by}:N", sort=order, title=None)
     colours = theme.scale(theme.BASIS, drawn["spend_basis"].unique().to_list())
     ticks = base.mark_tick(thickness=1.6, size=12, opacity=0.9).encode(
-        x=x, y=y, color=alt.Color("spend_basis:N", scale=colours, title=None),
-        tooltip=[alt.Tooltip(f"{by}:N"), alt.Tooltip("spend_tokens:Q", title="spend", format=","), alt.Tooltip("spend_basis:N", title="basis"),
-                 alt.Tooltip("trace_id:N", title="run")],
-    )  # fmt: skip
-    median = base.mark_point(shape="circle", size=42, color=theme.colour("ink"), filled=True, opacity=1).encode(
+        x=x,
+        y=y,
+        color=alt.Color("spend_basis:N", scale=colours, title=None),
+        tooltip=[
+            alt.Tooltip(f"{by}:N"),
+            alt.Tooltip("spend_tokens:Q", title="spend", format=","),
+            alt.Tooltip("spend_basis:N", title="basis"),
+            alt.Tooltip("trace_id:N", title="run"),
+        ],
+    )
+    median = base.mark_point(
+        shape="circle", size=50, color=theme.colour("ink"), filled=False, strokeWidth=1.5, opacity=1
+    ).encode(
         x=alt.X("median(spend_tokens):Q"),
         y=y,
-        tooltip=[alt.Tooltip(f"{by}:N"), alt.Tooltip("median(spend_tokens):Q", title="median", format=",.0f"), alt.Tooltip("count():Q", title="runs")],
+        tooltip=[
+            alt.Tooltip(f"{by}:N"),
+            alt.Tooltip("median(spend_tokens):Q", title="median", format=",.0f"),
+            alt.Tooltip("count():Q", title="runs"),
+        ],
     )
-    return verified(ticks + median, columns)
+    chart: alt.LayerChart = ticks + median
+    return verified(chart, columns)
 
 
 def content_kinds(tokens: pl.DataFrame, *, by: str = "harness") -> alt.Chart:
@@ -60,15 +75,25 @@ def content_kinds(tokens: pl.DataFrame, *, by: str = "harness") -> alt.Chart:
     """
     columns = (by, "kind", "tokens", "share", "total", "order")
     order = tokens.sort("total", by, descending=[True, False])[by].unique(maintain_order=True).to_list()
-    chart = (
-        alt.Chart(source(tokens, *columns), width="container", height=alt.Step(21))
+    chart: alt.Chart = (
+        alt.Chart(source(tokens, *columns), width="container", height=21 * max(len(order), 1))
         .mark_bar(size=15)
         .encode(
-            x=alt.X("share:Q", title="share of tokenised content", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1])),
+            x=alt.X(
+                "share:Q",
+                title="share of tokenised content",
+                axis=alt.Axis(format="%", tickCount=5),
+                scale=alt.Scale(domain=[0, 1]),
+            ),
             y=alt.Y(f"{by}:N", sort=order, title=None),
             color=alt.Color("kind:N", scale=theme.scale(theme.KINDS, tokens["kind"].unique().to_list()), title=None),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip(f"{by}:N"), alt.Tooltip("kind:N"), alt.Tooltip("tokens:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[
+                alt.Tooltip(f"{by}:N"),
+                alt.Tooltip("kind:N"),
+                alt.Tooltip("tokens:Q", format=","),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
         )
     )
     return verified(chart, columns)
@@ -85,18 +110,23 @@ def tool_tokens(tools: pl.DataFrame) -> alt.Chart:
     """
     columns = ("tool", "side", "tokens", "calls", "errors")
     names = {"written": "blue", "fed back": "orange"}
-    chart = (
-        alt.Chart(source(tools, *columns), width="container", height=alt.Step(11))
+    chart: alt.Chart = (
+        alt.Chart(source(tools, *columns), width="container", height=26 * max(tools["tool"].n_unique(), 1))
         .mark_bar(size=9)
         .encode(
-            x=alt.X("tokens:Q", title="tokens (tokenised text)", axis=alt.Axis(format="~s", tickCount=5)),
+            x=alt.X("tokens:Q", title="tokens (tokenised text)", axis=alt.Axis(labelExpr=theme.TOKENS, tickCount=5)),
             y=alt.Y("tool:N", sort=alt.EncodingSortField("tokens", op="sum", order="descending"), title=None),
             yOffset=alt.YOffset("side:N", sort=list(names)),
             color=alt.Color("side:N", scale=theme.scale(names, tools["side"].unique().to_list()), title=None),
-            tooltip=[alt.Tooltip("tool:N"), alt.Tooltip("side:N"), alt.Tooltip("tokens:Q", format=","), alt.Tooltip("calls:Q", format=","),
-                     alt.Tooltip("errors:Q", format=",")],
+            tooltip=[
+                alt.Tooltip("tool:N"),
+                alt.Tooltip("side:N"),
+                alt.Tooltip("tokens:Q", format=","),
+                alt.Tooltip("calls:Q", format=","),
+                alt.Tooltip("errors:Q", format=","),
+            ],
         )
-    )  # fmt: skip
+    )
     return verified(chart, columns)
 
 
@@ -111,15 +141,22 @@ def coverage(bases: pl.DataFrame) -> alt.Chart:
     """
     columns = ("figure", "basis", "runs", "share", "order", "level")
     names = {"known": "sure", "inferred": "likely", "estimate or bound": "guess", "absent": "faint"}
-    chart = (
-        alt.Chart(source(bases, *columns), width="container", height=alt.Step(24))
+    chart: alt.Chart = (
+        alt.Chart(source(bases, *columns), width="container", height=24 * max(bases["figure"].n_unique(), 1))
         .mark_bar(size=16)
         .encode(
-            x=alt.X("share:Q", title="share of runs", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1])),
+            x=alt.X(
+                "share:Q", title="share of runs", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1])
+            ),
             y=alt.Y("figure:N", sort=bases["figure"].unique(maintain_order=True).to_list(), title=None),
             color=alt.Color("level:N", scale=theme.scale(names, bases["level"].unique().to_list()), title=None),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("figure:N"), alt.Tooltip("basis:N"), alt.Tooltip("runs:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[
+                alt.Tooltip("figure:N"),
+                alt.Tooltip("basis:N"),
+                alt.Tooltip("runs:Q", format=","),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
         )
     )
     return verified(chart, columns)
@@ -136,15 +173,25 @@ def spend_by_phase(shares: pl.DataFrame, *, by: str = "model") -> alt.Chart:
         UsageError: The frame lacks a column.
     """
     columns = (by, "phase", "share", "n_runs", "order")
-    chart = (
-        alt.Chart(source(shares, *columns), width="container", height=alt.Step(21))
+    chart: alt.Chart = (
+        alt.Chart(source(shares, *columns), width="container", height=21 * max(shares[by].n_unique(), 1))
         .mark_bar(size=15)
         .encode(
-            x=alt.X("share:Q", title="share of spend", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1])),
+            x=alt.X(
+                "share:Q",
+                title="share of spend",
+                axis=alt.Axis(format="%", tickCount=5),
+                scale=alt.Scale(domain=[0, 1]),
+            ),
             y=alt.Y(f"{by}:N", sort=shares[by].unique(maintain_order=True).to_list(), title=None),
             color=alt.Color("phase:N", scale=theme.scale(theme.PHASES, shares["phase"].unique().to_list()), title=None),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip(f"{by}:N"), alt.Tooltip("phase:N"), alt.Tooltip("share:Q", format=".0%"), alt.Tooltip("n_runs:Q", title="runs")],
+            tooltip=[
+                alt.Tooltip(f"{by}:N"),
+                alt.Tooltip("phase:N"),
+                alt.Tooltip("share:Q", format=".0%"),
+                alt.Tooltip("n_runs:Q", title="runs"),
+            ],
         )
     )
     return verified(chart, columns)

@@ -35,30 +35,71 @@ def colour(name: str) -> str:
     return COLOURS[name][0]
 
 
-BASIS = {"reported": "sure", "deduplicated": "sure", "recorded": "sure", "board": "sure", "trace": "likely", "path": "likely", "anchored": "likely",
-         "result": "sure", "scaled": "likely", "lower_bound": "guess", "estimated": "guess", "priced": "sure", "range only": "likely",
-         "none": "faint", "unknown": "faint"}  # fmt: skip
+BASIS = {
+    "reported": "sure",
+    "deduplicated": "sure",
+    "recorded": "sure",
+    "board": "sure",
+    "trace": "likely",
+    "path": "likely",
+    "anchored": "likely",
+    "result": "sure",
+    "scaled": "likely",
+    "lower_bound": "guess",
+    "estimated": "guess",
+    "priced": "sure",
+    "range only": "likely",
+    "none": "faint",
+    "unknown": "faint",
+}
 """Basis → colour: the darker, the surer."""
 
-GPUS = {"rtxpro6000": ("green", "circle"), "h100": ("blue", "square"), "h100_sxm": ("sky", "triangle-up"), "h200": ("purple", "diamond"),
-        "b200": ("orange", "triangle-down"), "rtx3090": ("vermilion", "cross"), "unknown": ("grey", "stroke")}  # fmt: skip
+GPUS = {
+    "rtxpro6000": ("green", "circle"),
+    "h100": ("blue", "square"),
+    "h100_sxm": ("sky", "triangle-up"),
+    "h200": ("purple", "diamond"),
+    "b200": ("orange", "triangle-down"),
+    "rtx3090": ("vermilion", "cross"),
+    "unknown": ("grey", "stroke"),
+}
 """GPU key → (colour, shape)."""
 
 KINDS = {"thinking": "purple", "prose": "sky", "tool input": "blue", "tool results": "orange", "not visible": "grey"}
 """Kind of content → colour."""
 
-PARTS = {"thinking": "purple", "prose": "sky", "shell": "blue", "write": "green", "edit": "orange", "read": "vermilion", "search": "faint",
-         "web": "muted", "plan": "likely", "subagent": "ink", "other": "guess", "not visible": "grey"}  # fmt: skip
+PARTS = {
+    "thinking": "purple",
+    "prose": "sky",
+    "shell": "blue",
+    "write": "green",
+    "edit": "orange",
+    "read": "vermilion",
+    "search": "faint",
+    "web": "ink",
+    "plan": "muted",
+    "subagent": "guess",
+    "other": "likely",
+    "not visible": "grey",
+}
 """What a turn's tokens were for → colour: thinking, prose, or the tool that they called."""
 
 PHASES = {"profiling": "sky", "writing": "blue", "tuning": "orange", "closing": "grey"}
 """Phase → colour."""
 
-CHECKED = {"same_version": ("blue", "circle"), "later": ("sky", "diamond"), "failed": ("vermilion", "cross"), "never": ("grey", "triangle-up")}
+CHECKED = {
+    "same_version": ("blue", "circle"),
+    "later": ("sky", "diamond"),
+    "failed": ("vermilion", "cross"),
+    "never": ("grey", "triangle-up"),
+}
 """Whether the version that was measured passes its check → (colour, shape)."""
 
 MODELS = ("blue", "orange", "green", "purple", "vermilion", "sky", "muted")
 """Colours of the compared models, best first."""
+
+TOKENS = "datum.value ? format(datum.value, '~s') : '0'"
+"""Label of a linear axis of tokens."""
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", sans-serif'
 
@@ -70,13 +111,39 @@ def config() -> dict[str, Any]:
         "background": "transparent",
         "font": FONT,
         "view": {"stroke": None, "continuousHeight": 260, "continuousWidth": 520},
-        "axis": {"labelColor": muted, "titleColor": muted, "gridColor": rule, "domainColor": rule, "tickColor": rule, "labelFontSize": 11,
-                 "titleFontSize": 11, "titleFontWeight": 500, "titlePadding": 8, "labelPadding": 5, "labelLimit": 170, "labelOverlap": True,
-                 "domain": False, "ticks": False},
+        "axis": {
+            "labelColor": muted,
+            "titleColor": muted,
+            "gridColor": rule,
+            "domainColor": rule,
+            "tickColor": rule,
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": 500,
+            "titlePadding": 8,
+            "labelPadding": 5,
+            "labelLimit": 170,
+            "labelOverlap": True,
+            "domain": False,
+            "ticks": False,
+        },
         "axisY": {"titleAnchor": "end"},
         "axisX": {"titleAnchor": "end"},
-        "legend": {"labelColor": ink, "titleColor": muted, "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": 500, "orient": "top",
-                   "direction": "horizontal", "symbolSize": 80, "symbolType": "circle", "columns": 4, "labelLimit": 150, "title": None, "offset": 8},
+        "legend": {
+            "labelColor": ink,
+            "titleColor": muted,
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": 500,
+            "orient": "top",
+            "direction": "horizontal",
+            "symbolSize": 80,
+            "symbolType": "circle",
+            "columns": 4,
+            "labelLimit": 150,
+            "title": None,
+            "offset": 8,
+        },
         "text": {"color": ink, "fontSize": 11},
         "bar": {"color": colour("blue"), "cornerRadius": 1},
         "point": {"color": colour("blue"), "filled": True, "size": 55},
@@ -84,7 +151,7 @@ def config() -> dict[str, Any]:
         "line": {"strokeWidth": 2},
         "title": {"color": ink, "subtitleColor": muted, "fontSize": 13, "fontWeight": 600, "anchor": "start"},
         "range": {"category": [colour(name) for name in MODELS]},
-    }  # fmt: skip
+    }
 
 
 @alt.theme.register("traceparse", enable=False)
@@ -102,4 +169,16 @@ def shapes(names: dict[str, tuple[str, str]], present: list[str]) -> tuple[alt.S
     """Scales of colour and shape over the values that occur, so that neither has to be told by colour alone."""
     domain = [name for name in names if name in present] + sorted(set(present) - set(names))
     pairs = [names.get(name, ("grey", "stroke")) for name in domain]
-    return alt.Scale(domain=domain, range=[colour(c) for c, _ in pairs]), alt.Scale(domain=domain, range=[s for _, s in pairs])
+    return alt.Scale(domain=domain, range=[colour(c) for c, _ in pairs]), alt.Scale(
+        domain=domain, range=[s for _, s in pairs]
+    )
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values for a logarithmic axis: decades, and their 1-2-5 steps where the axis spans few; both ends above 0."""
+    import math
+
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1, 2, 5) if math.log10(high / low) < 1.6 else (1, 3) if math.log10(high / low) < 3 else (1,)
+    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    return [tick for tick in ticks if low * 0.7 <= tick <= high * 1.4]

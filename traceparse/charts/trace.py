@@ -26,17 +26,28 @@ def turn_timeline(parts: pl.DataFrame, *, measure: str = "tokens", height: int =
     """
     columns = ("turn", "part", measure)
     title = {"tokens": "spend of the turn, output tokens", "calls": "tool calls of the turn"}[measure]
-    last = parts["turn"].max() if parts.height else 0
-    chart = (
+    end = max((turn + 1 for turn in parts["turn"]), default=1)
+    chart: alt.Chart = (
         alt.Chart(source(parts, *columns), width="container", height=height)
         .transform_calculate(after="datum.turn + 1")
-        .mark_bar(binSpacing=0, cursor="pointer", stroke=None)
+        .transform_stack(stack=measure, as_=["low", "high"], groupby=["turn"], sort=[alt.SortField("part")])
+        .mark_bar(cornerRadius=0, cursor="pointer")
         .encode(
-            x=alt.X("turn:Q", bin="binned", title="turn", scale=alt.Scale(domain=[0, int(last) + 1], nice=False), axis=alt.Axis(format="d", tickCount=8)),  # type: ignore[arg-type]
-            x2=alt.X2("after:Q"),
-            y=alt.Y(f"{measure}:Q", title=title, stack="zero", axis=alt.Axis(format="~s", tickCount=5)),
+            x=alt.X(
+                "turn:Q",
+                title="turn",
+                scale=alt.Scale(domain=[0, end], nice=False),
+                axis=alt.Axis(format="d", tickCount=8),
+            ),
+            x2="after:Q",
+            y=alt.Y("low:Q", title=title, axis=alt.Axis(labelExpr=theme.TOKENS, tickCount=5)),
+            y2="high:Q",
             color=alt.Color("part:N", scale=theme.scale(theme.PARTS, parts["part"].unique().to_list()), title=None),
-            tooltip=[alt.Tooltip("turn:Q"), alt.Tooltip("part:N", title="for"), alt.Tooltip(f"{measure}:Q", format=",.0f")],
+            tooltip=[
+                alt.Tooltip("turn:Q"),
+                alt.Tooltip("part:N", title="for"),
+                alt.Tooltip(f"{measure}:Q", format=",.0f"),
+            ],
         )
     )
     return verified(chart, columns)
@@ -52,14 +63,18 @@ def part_bars(parts: pl.DataFrame) -> alt.Chart:
         UsageError: The frame lacks a column.
     """
     columns = ("part", "tokens", "share")
-    chart = (
-        alt.Chart(source(parts, *columns), width="container", height=alt.Step(21))
+    chart: alt.Chart = (
+        alt.Chart(source(parts, *columns), width="container", height=21 * max(parts.height, 1))
         .mark_bar(size=14)
         .encode(
-            x=alt.X("tokens:Q", title="spend, output tokens", axis=alt.Axis(format="~s", tickCount=5)),
+            x=alt.X("tokens:Q", title="spend, output tokens", axis=alt.Axis(labelExpr=theme.TOKENS, tickCount=5)),
             y=alt.Y("part:N", sort="-x", title=None),
             color=alt.Color("part:N", scale=theme.scale(theme.PARTS, parts["part"].unique().to_list()), legend=None),
-            tooltip=[alt.Tooltip("part:N", title="for"), alt.Tooltip("tokens:Q", format=",.0f"), alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[
+                alt.Tooltip("part:N", title="for"),
+                alt.Tooltip("tokens:Q", format=",.0f"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
         )
     )
     return verified(chart, columns)
@@ -76,16 +91,24 @@ def context_size(turns: pl.DataFrame, *, height: int = 160) -> alt.Chart:
         UsageError: The frame lacks a column.
     """
     columns = ("turn", "input_tokens", "cache_read_tokens")
-    chart = (
+    chart: alt.Chart = (
         alt.Chart(source(turns.drop_nulls("input_tokens"), *columns), width="container", height=height)
-        .mark_line(interpolate="step-after", point=alt.OverlayMarkDef(size=12, color=theme.colour("blue")), strokeWidth=1.2, color=theme.colour("blue"))
+        .mark_line(
+            interpolate="step-after",
+            point=alt.OverlayMarkDef(size=12, color=theme.colour("blue")),
+            strokeWidth=1.2,
+            color=theme.colour("blue"),
+        )
         .encode(
             x=alt.X("turn:Q", title="turn", scale=alt.Scale(nice=False), axis=alt.Axis(format="d", tickCount=8)),
-            y=alt.Y("input_tokens:Q", title="prompt tokens", axis=alt.Axis(format="~s", tickCount=4)),
-            tooltip=[alt.Tooltip("turn:Q"), alt.Tooltip("input_tokens:Q", title="prompt", format=","),
-                     alt.Tooltip("cache_read_tokens:Q", title="of it from the cache", format=",")],
+            y=alt.Y("input_tokens:Q", title="prompt tokens", axis=alt.Axis(labelExpr=theme.TOKENS, tickCount=4)),
+            tooltip=[
+                alt.Tooltip("turn:Q"),
+                alt.Tooltip("input_tokens:Q", title="prompt", format=","),
+                alt.Tooltip("cache_read_tokens:Q", title="of it from the cache", format=","),
+            ],
         )
-    )  # fmt: skip
+    )
     return verified(chart, columns)
 
 
@@ -99,18 +122,39 @@ def phase_strip(phases: pl.DataFrame, *, height: int = 46) -> alt.Chart:
     Raises:
         UsageError: The frame lacks a column.
     """
-    columns = ("segment", "phase", "first_turn", "last_turn", "n_turns", "share_turns", "share_spend", "spend_tokens", "evidence")
-    chart = (
+    columns = (
+        "segment",
+        "phase",
+        "first_turn",
+        "last_turn",
+        "n_turns",
+        "share_turns",
+        "share_spend",
+        "spend_tokens",
+        "evidence",
+    )
+    chart: alt.Chart = (
         alt.Chart(source(phases, *columns), width="container", height=height)
         .transform_calculate(after="datum.last_turn + 1")
         .mark_bar(cursor="pointer", stroke=theme.colour("rule"), strokeWidth=1, cornerRadius=0)
         .encode(
-            x=alt.X("first_turn:Q", title="turn", scale=alt.Scale(nice=False), axis=alt.Axis(format="d", tickCount=8, grid=False)),
+            x=alt.X(
+                "first_turn:Q",
+                title="turn",
+                scale=alt.Scale(nice=False),
+                axis=alt.Axis(format="d", tickCount=8, grid=False),
+            ),
             x2=alt.X2("after:Q"),
             color=alt.Color("phase:N", scale=theme.scale(theme.PHASES, phases["phase"].unique().to_list()), title=None),
-            tooltip=[alt.Tooltip("phase:N"), alt.Tooltip("first_turn:Q", title="first turn"), alt.Tooltip("last_turn:Q", title="last turn"),
-                     alt.Tooltip("share_turns:Q", title="of the turns", format=".0%"), alt.Tooltip("share_spend:Q", title="of the spend", format=".0%"),
-                     alt.Tooltip("spend_tokens:Q", title="spend", format=","), alt.Tooltip("evidence:N")],
+            tooltip=[
+                alt.Tooltip("phase:N"),
+                alt.Tooltip("first_turn:Q", title="first turn"),
+                alt.Tooltip("last_turn:Q", title="last turn"),
+                alt.Tooltip("share_turns:Q", title="of the turns", format=".0%"),
+                alt.Tooltip("share_spend:Q", title="of the spend", format=".0%"),
+                alt.Tooltip("spend_tokens:Q", title="spend", format=","),
+                alt.Tooltip("evidence:N"),
+            ],
         )
-    )  # fmt: skip
+    )
     return verified(chart, columns)

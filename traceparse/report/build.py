@@ -40,9 +40,14 @@ def write_report(data: Dataset, runs: list[str], out: Path | None = None) -> lis
     ids = list(dict.fromkeys(data.find(run) for run in runs))
     folder = out is not None and (out.is_dir() or (len(ids) > 1 and not out.suffix))
     if out is not None and len(ids) > 1 and not folder:
-        raise UsageError(f"{len(ids)} runs do not go into one page", place=str(out), expected="a folder for --out, or one run")
+        raise UsageError(
+            f"{len(ids)} runs do not go into one page", place=str(out), expected="a folder for --out, or one run"
+        )
     base = out if out is not None and folder else REPORTS
-    paths = [out if out is not None and not folder else base / f"{_safe(data.manifest.name)}--{_safe(trace_id)}.html" for trace_id in ids]
+    paths = [
+        out if out is not None and not folder else base / f"{_safe(data.manifest.name)}--{_safe(trace_id)}.html"
+        for trace_id in ids
+    ]
     return [_write(path, run_page(data, trace_id)) for path, trace_id in zip(paths, ids, strict=True)]
 
 
@@ -67,5 +72,9 @@ def _write(path: Path, page: str) -> Path:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise StoreError(f"the page cannot be written: {error.strerror or error}", place=str(path), todo="choose another place with --out") from error
+        raise StoreError(
+            f"the page cannot be written: {error.strerror or error}",
+            place=str(path),
+            todo="choose another place with --out",
+        ) from error
     return path

@@ -13,6 +13,8 @@ from traceparse.report.page import Figure, render
 from traceparse.summary import summarise
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from traceparse.dataset import Dataset
 
 _SKIPPED_SHOWN = 300
@@ -24,13 +26,25 @@ def dataset_page(data: Dataset) -> str:
     boards = views.leaders(runs)
     figures = _figures(data, runs)
     return render(
-        "dataset.html.j2", figures, title=data.manifest.name, manifest=data.manifest, facts=summarise(data), tiles=_tiles(data, runs),
-        headline=headline(runs, boards), boards=boards, matrix=_matrix(boards), gpus=facts.GPUS, panels=[f.id for f in figures if f.id.startswith("board-")],
-        harnesses=views.effort_by(runs, data.scan("turns"), "harness").to_dicts(), models=views.effort_by(runs, data.scan("turns"), "model").to_dicts(),
+        "dataset.html.j2",
+        figures,
+        title=data.manifest.name,
+        manifest=data.manifest,
+        facts=summarise(data),
+        tiles=_tiles(data, runs),
+        headline=headline(runs, boards),
+        boards=boards,
+        matrix=_matrix(boards),
+        gpus=facts.GPUS,
+        panels=[f.id for f in figures if f.id.startswith("board-")],
+        harnesses=views.effort_by(runs, data.scan("turns"), "harness").to_dicts(),
+        models=views.effort_by(runs, data.scan("turns"), "model").to_dicts(),
         bases=views.coverage(runs).to_dicts() if runs.height else [],
-        runs=runs.sort("start_local", "trace_id", descending=[True, False]).to_dicts(), n_twins=data.runs.height - runs.height, skipped=_skipped(data),
+        runs=runs.sort("start_local", "trace_id", descending=[True, False]).to_dicts(),
+        n_twins=data.runs.height - runs.height,
+        skipped=_skipped(data),
         findings=_findings(data),
-    )  # fmt: skip
+    )
 
 
 def headline(runs: pl.DataFrame, boards: list[dict[str, Any]]) -> dict[str, Any]:
@@ -47,7 +61,13 @@ def headline(runs: pl.DataFrame, boards: list[dict[str, Any]]) -> dict[str, Any]
     now = views.current(boards)
     bases = Counter(board["spend_basis"] or "unknown" for board in now)
     sources = Counter(board["score_source"].split(",")[0] for board in now)
-    known = {"spend": bases.most_common(), "sources": dict(sources), "n_scored": runs["shown_score"].count(), "n_runs": runs.height, "n_boards": len(now)}
+    known = {
+        "spend": bases.most_common(),
+        "sources": dict(sources),
+        "n_scored": runs["shown_score"].count(),
+        "n_runs": runs.height,
+        "n_boards": len(now),
+    }
     if not now:
         return known | {"kind": "none"}
     contested = [board for board in now if board["second"]]
@@ -55,18 +75,35 @@ def headline(runs: pl.DataFrame, boards: list[dict[str, Any]]) -> dict[str, Any]
         return known | {"kind": "one", "board": max(now, key=lambda board: board["n_scored"])}
     wins = Counter(board["model"] for board in contested)
     most = max(wins.values())
-    return known | {"kind": "many", "names": sorted(name for name, n in wins.items() if n == most), "leads": most, "contested": len(contested)}
+    return known | {
+        "kind": "many",
+        "names": sorted(name for name, n in wins.items() if n == most),
+        "leads": most,
+        "contested": len(contested),
+    }
 
 
 def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
-    spend = runs.group_by(pl.col("spend_basis").fill_null("unknown")).agg(n=pl.len(), tokens=pl.col("spend_tokens").sum()).sort("n", descending=True)
+    spend = (
+        runs.group_by(pl.col("spend_basis").fill_null("unknown"))
+        .agg(n=pl.len(), tokens=pl.col("spend_tokens").sum())
+        .sort("n", descending=True)
+    )
     priced = runs["cost_usd"].drop_nulls()
     return {
-        "runs": runs.height, "problems": runs["problem"].n_unique(), "models": runs["model"].n_unique(), "harnesses": runs["harness"].n_unique(),
-        "spend": runs["spend_tokens"].sum() if runs["spend_tokens"].count() else None, "spend_bases": spend.rows(),
-        "cost": priced.sum() if priced.len() else None, "n_priced": priced.len(), "turns": runs["n_turns"].sum(), "calls": runs["n_tool_calls"].sum(),
-        "scored": runs["shown_score"].count(), "skipped": data.skipped.filter(pl.col("kind") == "dropped").height,
-    }  # fmt: skip
+        "runs": runs.height,
+        "problems": runs["problem"].n_unique(),
+        "models": runs["model"].n_unique(),
+        "harnesses": runs["harness"].n_unique(),
+        "spend": runs["spend_tokens"].sum() if runs["spend_tokens"].count() else None,
+        "spend_bases": spend.rows(),
+        "cost": priced.sum() if priced.len() else None,
+        "n_priced": priced.len(),
+        "turns": runs["n_turns"].sum(),
+        "calls": runs["n_tool_calls"].sum(),
+        "scored": runs["shown_score"].count(),
+        "skipped": data.skipped.filter(pl.col("kind") == "dropped").height,
+    }
 
 
 def _matrix(boards: list[dict[str, Any]]) -> dict[str, Any]:
@@ -84,8 +121,15 @@ def _skipped(data: Dataset) -> dict[str, Any]:
     order = {"dropped": 0, "repaired": 1, "by_design": 2}
     tally = table.group_by("kind", "reason").agg(n=pl.len(), traces=pl.col("trace_id").n_unique()).to_dicts()
     tally.sort(key=lambda row: (order.get(row["kind"], 3), -row["n"], row["reason"]))
-    rows = table.sort(pl.col("kind").replace_strict(order, default=3, return_dtype=pl.Int64), "trace_id", "file", "record")
-    return {"tally": tally, "rows": rows.head(_SKIPPED_SHOWN).to_dicts(), "n": table.height, "unlisted": data.manifest.unlisted}
+    rows = table.sort(
+        pl.col("kind").replace_strict(order, default=3, return_dtype=pl.Int64), "trace_id", "file", "record"
+    )
+    return {
+        "tally": tally,
+        "rows": rows.head(_SKIPPED_SHOWN).to_dicts(),
+        "n": table.height,
+        "unlisted": data.manifest.unlisted,
+    }
 
 
 def _findings(data: Dataset) -> list[dict[str, Any]]:
@@ -94,43 +138,69 @@ def _findings(data: Dataset) -> list[dict[str, Any]]:
     return sorted(tally, key=lambda row: (order.get(row["severity"], 3), -row["n"], row["rule"]))
 
 
+_WORDS = {
+    "coverage": (
+        "How sure each figure is",
+        "Each bar is all runs; the darker, the surer. What is pale is a floor or an estimate, grey is not known.",
+    ),
+    "spend-model": (
+        "Spend per run by model",
+        "One tick per run, a ring at the median, dearest on top; the axis is logarithmic: equal steps are equal factors.",
+    ),
+    "spend-harness": (
+        "Spend per run by harness",
+        "The same by the program that ran the model; a harness that shows less of the model's text has a lower floor.",
+    ),
+    "kinds": (
+        "What the tokens were, by harness",
+        "Thinking, prose and tool input were generated; tool results were fed back and read. "
+        "Grey was spent, but the log does not show it.",
+    ),
+    "tools": (
+        "Tokens by tool",
+        "Blue is what the agents wrote to call a tool, orange what it answered; "
+        "a long orange bar is context that every later turn reads again.",
+    ),
+    "budgets": (
+        "Score reached at a budget",
+        "The median run's share of its own final best by the time it had spent so much: "
+        "the further left a line rises, the sooner a run could have stopped.",
+    ),
+    "phases": (
+        "Spend by phase",
+        "Mean share over a model's runs: learning and measuring, composing a design until it passes, "
+        "making it faster, what came after.",
+    ),
+}
+"""Figure → title and what to see in it."""
+
+
 def _figures(data: Dataset, runs: pl.DataFrame) -> list[Figure]:
     """Every figure that has something to draw."""
     if not runs.height:
         return []
-    figures = [
-        Figure("coverage", charts.coverage(views.coverage(runs)), "How sure each figure is",
-               "Each bar is all runs; the darker, the surer. What is pale is a floor or an estimate, grey is not known."),
-        *_board_panels(runs),
-    ]  # fmt: skip
+    drawn: dict[str, alt.Chart | alt.LayerChart] = {"coverage": charts.coverage(views.coverage(runs))}
     spent = runs.filter(pl.col("spend_tokens") > 0)
     if spent.height:
-        for by in ("model", "harness"):
-            figures.append(Figure(f"spend-{by}", charts.spend_strip(spent, by=by), f"Spend per run by {by}",
-                                  "One tick per run, a dot at the median, dearest on top; the axis is logarithmic, so equal steps are equal factors."))  # fmt: skip
-    kinds = views.content_kinds(runs, data.scan("blocks"))
-    if kinds.height:
-        figures.append(Figure("kinds", charts.content_kinds(kinds), "What the tokens were, by harness",
-                              "Thinking, prose and tool input were generated; tool results were fed back and read. Grey was spent, but the log does not show it."))  # fmt: skip
-        tools = views.tool_tokens(runs, data.scan("blocks"), data.scan("tool_calls"))
-        figures.append(Figure("tools", charts.tool_tokens(tools), "Tokens by tool",
-                              "Blue is what the agents wrote to call a tool, orange what it answered; a long orange bar is context that every later turn reads again."))  # fmt: skip
-    curves = views.budget_curves(runs, data.roi)
-    if curves.height:
-        figures.append(Figure("budgets", charts.budget_curves(curves), "Score reached at a budget",
-                              "The median run's share of its own final best by the time it had spent so much: the further left a line rises, the sooner a run could have stopped."))  # fmt: skip
-    phases = views.phase_shares(runs, data.phases)
-    if phases.height:
-        figures.append(Figure("phases", charts.spend_by_phase(phases), "Spend by phase",
-                              "Mean share over a model's runs: learning and measuring, composing a design until it passes, making it faster, what came after."))  # fmt: skip
-    return figures
+        drawn |= {f"spend-{by}": charts.spend_strip(spent, by=by) for by in ("model", "harness")}
+    if (kinds := views.content_kinds(runs, data.scan("blocks"))).height:
+        drawn["kinds"] = charts.content_kinds(kinds)
+    if (tools := views.tool_tokens(runs, data.scan("blocks"), data.scan("tool_calls"))).height:
+        drawn["tools"] = charts.tool_tokens(tools)
+    if (curves := views.budget_curves(runs, data.roi)).height:
+        drawn["budgets"] = charts.budget_curves(curves)
+    if (phases := views.phase_shares(runs, data.phases)).height:
+        drawn["phases"] = charts.spend_by_phase(phases)
+    return [Figure(name, chart, *_WORDS[name]) for name, chart in drawn.items()] + _board_panels(runs)
 
 
 def _board_panels(runs: pl.DataFrame) -> list[Figure]:
-    panels = []
+    """One figure of score over spend for each problem that has both."""
+    panels: list[Figure] = []
     drawable = runs.drop_nulls(["shown_score", "spend_tokens"]).filter(pl.col("spend_tokens") > 0)
     for (problem,), group in drawable.sort("bench", "problem").group_by("problem", maintain_order=True):
         metric = "speed-up over the baseline" if group["metric"][0] == "speedup" else "fraction of peak"
-        reading = f"{group.height} scored runs, {metric}. Up is faster, left is cheaper; the line joins the runs that none beats on both."
+        runs_word = "run" if group.height == 1 else "runs"
+        reading = f"{group.height} scored {runs_word}; score is {metric}. Up is faster, left is cheaper."
         panels.append(Figure(f"board-{len(panels)}", charts.pareto(group), str(problem), reading))
     return panels

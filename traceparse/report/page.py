@@ -17,12 +17,15 @@ from typing import Any
 
 import altair as alt
 import jinja2
+from markupsafe import Markup
 
 from traceparse.charts import theme
 from traceparse.report.text import FILTERS, deeply_visible, visible
 
 _HERE = Path(__file__).parent
-_SCRIPT_CHARS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_SCRIPT_CHARS = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Figure:
         spec = self.chart.to_dict()
         spec["config"] = theme.config()
         spec["description"] = f"{self.title}. {self.reading}"
-        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+        spec["autosize"] = {"contains": "padding"}
         return script_json(_by_variable(deeply_visible(spec)))
 
 
@@ -90,9 +93,13 @@ def _bundle() -> str:
 @functools.cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
-    )  # fmt: skip
+    )
     environment.filters.update(FILTERS)
     return environment
 
@@ -116,12 +123,17 @@ def render(template: str, figures: list[Figure], **context: Any) -> str:
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
-    )  # fmt: skip
+    )
     # Scripts and style are ours alone; nothing of a trace reaches them.
     markup = {"scripts": [_own(script) for script in scripts], "style": _own(style)}
     specs = {figure.id: _own(figure.json) for figure in figures}
-    return _environment().get_template(template).render(policy=policy, figures={f.id: f for f in figures}, specs=specs, **markup, **context)
+    return (
+        _environment()
+        .get_template(template)
+        .render(policy=policy, figures={f.id: f for f in figures}, specs=specs, **markup, **context)
+    )
 
 
-def _own(text: str) -> jinja2.utils.markupsafe.Markup:
-    return jinja2.utils.markupsafe.Markup(text)  # noqa: S704  escaped by script_json, or shipped with the package
+def _own(text: str) -> Markup:
+    """Markup as it stands: escaped by `script_json`, or shipped with the package."""
+    return Markup(text)  # noqa: S704

@@ -11,7 +11,9 @@ from typing import Any
 
 _UNKNOWN = "–"
 # Controls but tab and newline; C1; zero-width and direction marks; line and paragraph separators; byte-order mark; non-characters.
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]")
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
+)
 
 
 def visible(text: str) -> str:
@@ -49,7 +51,13 @@ def score(value: float | None, metric: str | None = None) -> str:
     """A score as its benchmark prints it: four decimals, or a speed-up."""
     if value is None:
         return _UNKNOWN
-    return f"{value:.3g}×" if metric == "speedup" and value < 1 else f"{value:.2f}×" if metric == "speedup" else f"{value:.4f}"
+    return (
+        f"{value:.3g}×"
+        if metric == "speedup" and value < 1
+        else f"{value:.2f}×"
+        if metric == "speedup"
+        else f"{value:.4f}"
+    )
 
 
 def percent(value: float | None) -> str:
@@ -70,7 +78,9 @@ def duration(value: float | None) -> str:
         return _UNKNOWN
     minutes, seconds = divmod(round(value), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s" if minutes else f"{value:.3g} s"
+    return (
+        f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s" if minutes else f"{value:.3g} s"
+    )
 
 
 def cut(text: str, limit: int) -> tuple[str, int]:

@@ -53,7 +53,10 @@ def transcript(frames: Frames) -> list[dict[str, Any]]:
                 entries.append(entry)
         entry["blocks"].append(block)
     for entry in entries:
-        entry["preview"], entry["tools"] = _preview(entry), [b["tool"] for b in entry["blocks"] if b["kind"] == "tool_use"]
+        entry["preview"], entry["tools"] = (
+            _preview(entry),
+            [b["tool"] for b in entry["blocks"] if b["kind"] == "tool_use"],
+        )
         entry["errors"] = sum(b["error"] for b in entry["blocks"])
     return entries
 
@@ -65,7 +68,9 @@ def _calls(frames: Frames) -> dict[int, dict[str, Any]]:
     for call in calls:
         waiting.setdefault((call["file"], call["record"]), []).append(call)
     found = {call["result_block"]: call for call in calls if call["result_block"] is not None}
-    for row in frames["blocks"].filter(pl.col("kind") == "tool_use").select("block", "file", "record").iter_rows(named=True):
+    for row in (
+        frames["blocks"].filter(pl.col("kind") == "tool_use").select("block", "file", "record").iter_rows(named=True)
+    ):
         if queue := waiting.get((row["file"], row["record"])):
             found[row["block"]] = queue.pop(0)
     return found
@@ -77,23 +82,31 @@ def _block(row: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]:
     parts = [(name, *cut(text, limit)) for name, text in named]
     left_out = sum(left for _, _, left in parts)
     return {
-        "anchor": "", "kind": row["kind"], "role": row["role"], "agent": row["agent"], "record": row["record"], "parts": parts,
-        "label": _label(row, call), "tool": call["name"] if call else "", "truncated": row["truncated"],
+        "anchor": "",
+        "kind": row["kind"],
+        "role": row["role"],
+        "agent": row["agent"],
+        "record": row["record"],
+        "parts": parts,
+        "label": _label(row, call),
+        "tool": call["name"] if call else "",
+        "truncated": row["truncated"],
         "error": bool(call and call["is_error"] and row["kind"] == "tool_result") or row["kind"] == "error",
         "exit_code": call["exit_code"] if call and row["kind"] == "tool_result" else None,
-        "left_out": left_out, "full": show_command(row["trace_id"], row["block"]) if left_out else None,
-    }  # fmt: skip
+        "left_out": left_out,
+        "full": show_command(row["trace_id"], row["block"]) if left_out else None,
+    }
 
 
-_LABELS = {"thinking": "thinking", "text": "", "tool_use": "call", "tool_result": "result", "compaction": "compaction", "error": "error", "meta": "note", "image": "image"}
+_LABELS = {"tool_use": "call", "tool_result": "result", "meta": "note"}
 
 
 def _label(row: dict[str, Any], call: dict[str, Any] | None) -> str:
-    if call and row["kind"] in ("tool_use", "tool_result"):
-        return f"{call['name']} {_LABELS[row['kind']]}"
-    if row["kind"] == "text":
+    kind: str = row["kind"]
+    if kind == "text":
         return "prose" if row["role"] == "assistant" else str(row["role"])
-    return _LABELS.get(row["kind"], row["kind"])
+    label = _LABELS.get(kind, kind)
+    return f"{call['name']} {label}" if call else label
 
 
 def _arguments(text: str) -> list[tuple[str, str]]:
@@ -104,7 +117,10 @@ def _arguments(text: str) -> list[tuple[str, str]]:
         return [("", text)]
     if not isinstance(given, dict):
         return [("", text)]
-    return [(str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for name, value in given.items()]
+    return [
+        (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in given.items()
+    ]
 
 
 def show_command(trace_id: str, block: int) -> str:
@@ -117,6 +133,8 @@ def _preview(entry: dict[str, Any]) -> str:
     """The first words of what was said, else of what was called."""
     for kinds in (("text",), ("tool_use",), ("thinking",), ("error", "compaction", "tool_result", "meta")):
         for block in entry["blocks"]:
-            if block["kind"] in kinds and (words := " ".join(" ".join(text for _, text, _ in block["parts"])[: PREVIEW_CHARS * 3].split())):
+            if block["kind"] in kinds and (
+                words := " ".join(" ".join(text for _, text, _ in block["parts"])[: PREVIEW_CHARS * 3].split())
+            ):
                 return words[:PREVIEW_CHARS] + ("…" if len(words) > PREVIEW_CHARS else "")
     return ""

@@ -6,5 +6,15 @@ from traceparse.report.views.progress import budget_curves, phase_shares
 from traceparse.report.views.spend import content_kinds, effort_by, part_totals, tool_tokens, turn_parts
 
 __all__ = [
-    "budget_curves", "content_kinds", "coverage", "current", "effort_by", "leaders", "part_totals", "phase_shares", "scored", "tool_tokens", "turn_parts",
-]  # fmt: skip
+    "budget_curves",
+    "content_kinds",
+    "coverage",
+    "current",
+    "effort_by",
+    "leaders",
+    "part_totals",
+    "phase_shares",
+    "scored",
+    "tool_tokens",
+    "turn_parts",
+]

@@ -30,14 +30,21 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         Its columns, with ``gpu``, ``problem``, ``model`` and ``harness`` unknown instead of null, and: ``shown_score``; ``score_source``
         (``trace``, ``board``, each with ``, peaks of its day`` where it is not on today's); ``metric``; ``ceiling`` and ``attainable``
         (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``on_front`` (no run of
-        the same board scores more for less).
+        the same board scores more for less); ``current`` (its rules are those by which `current` shows its problem and GPU).
     """
     kept = runs.filter(pl.col("duplicate_of").is_null())
     worth = [_worth(row) for row in kept.iter_rows(named=True)]
-    types = {"shown_score": pl.Float64, "score_source": pl.String, "metric": pl.String, "ceiling": pl.Float64, "attainable": pl.Float64, "mark": pl.String}
+    types = {
+        "shown_score": pl.Float64,
+        "score_source": pl.String,
+        "metric": pl.String,
+        "ceiling": pl.Float64,
+        "attainable": pl.Float64,
+        "mark": pl.String,
+    }
     added = pl.DataFrame(worth, schema=types, orient="row")
     named = kept.with_columns(pl.col("gpu", "problem", "model", "harness", "deck_generation").fill_null("unknown"))
-    return _with_front(named.hstack(added))
+    return _with_current(_with_front(named.hstack(added)))
 
 
 def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | None, float | None, str]:
@@ -57,7 +64,14 @@ def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | 
     if score is None:
         return None, None, metric, None, None, _mark(row)
     ceiling = facts.attainable_ceiling(problem, row["gpu"]) if problem and today and metric == "peak_fraction" else None
-    return score, source if today else f"{source}, peaks of its day", metric, ceiling, score / ceiling if ceiling else None, _mark(row)
+    return (
+        score,
+        source if today else f"{source}, peaks of its day",
+        metric,
+        ceiling,
+        score / ceiling if ceiling else None,
+        _mark(row),
+    )
 
 
 def _date(start: str | None) -> str:
@@ -76,13 +90,33 @@ def _with_front(runs: pl.DataFrame) -> pl.DataFrame:
     """Mark the runs that no other run of their board beats on score and spend; a tie goes to the first."""
     best: dict[tuple[Any, ...], float] = {}
     front = set()
-    able = runs.filter(pl.col("mark") == "").drop_nulls(["shown_score", "spend_tokens"]).sort("spend_tokens", "shown_score", descending=[False, True])
+    able = (
+        runs.filter(pl.col("mark") == "")
+        .drop_nulls(["shown_score", "spend_tokens"])
+        .sort("spend_tokens", "shown_score", descending=[False, True])
+    )
     for row in able.iter_rows(named=True):
         board = tuple(row[key] for key in _BOARD)
         if row["shown_score"] > best.get(board, float("-inf")):
             best[board] = row["shown_score"]
             front.add(row["trace_id"])
-    return runs.with_columns(pl.Series("on_front", [trace_id in front for trace_id in runs["trace_id"]], dtype=pl.Boolean))
+    return runs.with_columns(
+        pl.Series("on_front", [trace_id in front for trace_id in runs["trace_id"]], dtype=pl.Boolean)
+    )
+
+
+def _with_current(runs: pl.DataFrame) -> pl.DataFrame:
+    """Mark the runs under the newest rules by which two models have a score on their problem and GPU, else one."""
+    models: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for row in runs.filter(pl.col("mark") == "").drop_nulls("shown_score").iter_rows(named=True):
+        models.setdefault((row["problem"], row["gpu"]), {}).setdefault(row["deck_generation"], set()).add(row["model"])
+    chosen = {
+        (*board, max(rules, key=lambda name: (len(rules[name]) > 1, _GENERATIONS.get(name, -1))))
+        for board, rules in models.items()
+    }
+    return runs.with_columns(
+        pl.Series("current", [board in chosen for board in runs.select(_BOARD).iter_rows()], dtype=pl.Boolean)
+    )
 
 
 def leaders(runs: pl.DataFrame) -> list[dict[str, Any]]:
@@ -105,12 +139,26 @@ def leaders(runs: pl.DataFrame) -> list[dict[str, Any]]:
         first = fair.row(0, named=True)
         others = fair.filter(pl.col("model") != first["model"])
         aside = have.filter((pl.col("mark") != "") & (pl.col("shown_score") > first["shown_score"]))
-        found.append(first | {
-            "n_runs": group.height, "n_scored": have.height, "n_set_aside": have.height - fair.height,
-            "second": others.row(0, named=True) if others.height else None, "aside": aside.row(0, named=True) if aside.height else None,
-        })  # fmt: skip
+        found.append(
+            first
+            | {
+                "n_runs": group.height,
+                "n_scored": have.height,
+                "n_set_aside": have.height - fair.height,
+                "second": others.row(0, named=True) if others.height else None,
+                "aside": aside.row(0, named=True) if aside.height else None,
+            }
+        )
     gpus = list(facts.GPUS)
-    return sorted(found, key=lambda b: (b["bench"] or "~", b["problem"], gpus.index(b["gpu"]) if b["gpu"] in gpus else len(gpus), -_age(b)))
+    return sorted(
+        found,
+        key=lambda b: (
+            b["bench"] or "~",
+            b["problem"],
+            gpus.index(b["gpu"]) if b["gpu"] in gpus else len(gpus),
+            -_age(b),
+        ),
+    )
 
 
 def _age(board: dict[str, Any]) -> int:
@@ -118,10 +166,5 @@ def _age(board: dict[str, Any]) -> int:
 
 
 def current(boards: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each problem and GPU the board of the newest generation that has a score."""
-    newest: dict[tuple[str, str], dict[str, Any]] = {}
-    for board in boards:
-        key = board["problem"], board["gpu"]
-        if key not in newest or _age(board) > _age(newest[key]):
-            newest[key] = board
-    return list(newest.values())
+    """Of each problem and GPU one board: the newest rules by which two models have a score, else the newest with one."""
+    return [board for board in boards if board["current"]]

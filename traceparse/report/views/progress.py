@@ -7,7 +7,9 @@ import polars as pl
 _MIN_RUNS = 2
 
 
-def budget_curves(runs: pl.DataFrame, roi: pl.DataFrame, *, by: str = "model", top: int = 7, points: int = 40) -> pl.DataFrame:
+def budget_curves(
+    runs: pl.DataFrame, roi: pl.DataFrame, *, by: str = "model", top: int = 7, points: int = 40
+) -> pl.DataFrame:
     """What share of its final best a run has at a given spend: the median over the runs of a model.
 
     A run that has no counting score yet stands at 0; one that has stopped stays at 1. Models with fewer than two runs are
@@ -28,7 +30,11 @@ def budget_curves(runs: pl.DataFrame, roi: pl.DataFrame, *, by: str = "model", t
     steps = steps.join(runs.select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id")
     final = pl.col("best_score").max().over("trace_id")
     steps = steps.filter(final > 0).with_columns(reached=pl.col("best_score") / final)
-    counts = steps.group_by(by).agg(n_runs=pl.col("trace_id").n_unique().cast(pl.Int64)).filter(pl.col("n_runs") >= _MIN_RUNS)
+    counts = (
+        steps.group_by(by)
+        .agg(n_runs=pl.col("trace_id").n_unique().cast(pl.Int64))
+        .filter(pl.col("n_runs") >= _MIN_RUNS)
+    )
     counts = counts.sort("n_runs", by, descending=[True, False]).head(top)
     steps = steps.join(counts, on=by)
     if not steps.height:
@@ -39,7 +45,9 @@ def budget_curves(runs: pl.DataFrame, roi: pl.DataFrame, *, by: str = "model", t
     for (name,), group in steps.group_by(by):
         ladders = [run.select("cum_spend_tokens", "reached").rows() for _, run in group.group_by("trace_id")]
         for budget in budgets:
-            reached = pl.Series([max((share for spend, share in ladder if spend <= budget), default=0.0) for ladder in ladders])
+            reached = pl.Series(
+                [max((share for spend, share in ladder if spend <= budget), default=0.0) for ladder in ladders]
+            )
             rows.append((name, budget, reached.median(), len(ladders)))
     frame = pl.DataFrame(rows, schema=types, orient="row")
     middle = frame.filter(pl.col("budget_tokens") == budgets[len(budgets) // 2]).select(by, rank=pl.col("share"))
@@ -53,10 +61,17 @@ def phase_shares(runs: pl.DataFrame, phases: pl.DataFrame, *, by: str = "model")
         Columns ``by``, ``phase``, ``share`` (0..1; a model's sum to 1), ``n_runs``, ``order``; models with most runs first.
     """
     order = {"profiling": 0, "writing": 1, "tuning": 2, "closing": 3}
-    spent = phases.drop_nulls("spend_tokens").join(runs.select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id")
+    spent = phases.drop_nulls("spend_tokens").join(
+        runs.select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id"
+    )
     of_run = spent.group_by(by, "trace_id", "phase").agg(pl.col("spend_tokens").sum())
     of_run = of_run.with_columns(total=pl.col("spend_tokens").sum().over("trace_id")).filter(pl.col("total") > 0)
     n_runs = of_run.group_by(by).agg(n_runs=pl.col("trace_id").n_unique().cast(pl.Int64))
-    shares = of_run.group_by(by, "phase").agg(share=(pl.col("spend_tokens") / pl.col("total")).sum()).join(n_runs, on=by)
-    shares = shares.with_columns(share=pl.col("share") / pl.col("n_runs"), order=pl.col("phase").replace_strict(order, default=9, return_dtype=pl.Int64))
+    shares = (
+        of_run.group_by(by, "phase").agg(share=(pl.col("spend_tokens") / pl.col("total")).sum()).join(n_runs, on=by)
+    )
+    shares = shares.with_columns(
+        share=pl.col("share") / pl.col("n_runs"),
+        order=pl.col("phase").replace_strict(order, default=9, return_dtype=pl.Int64),
+    )
     return shares.sort("n_runs", by, "order", descending=[True, False, False])

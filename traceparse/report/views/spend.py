@@ -11,11 +11,15 @@ import polars as pl
 KINDS = ("thinking", "prose", "tool input", "tool results", "not visible")
 
 _KIND = (
-    pl.when(pl.col("kind") == "thinking").then(pl.lit("thinking"))
-    .when((pl.col("kind") == "text") & (pl.col("role") == "assistant")).then(pl.lit("prose"))
-    .when(pl.col("kind") == "tool_use").then(pl.lit("tool input"))
-    .when(pl.col("kind") == "tool_result").then(pl.lit("tool results"))
-)  # fmt: skip
+    pl.when(pl.col("kind") == "thinking")
+    .then(pl.lit("thinking"))
+    .when((pl.col("kind") == "text") & (pl.col("role") == "assistant"))
+    .then(pl.lit("prose"))
+    .when(pl.col("kind") == "tool_use")
+    .then(pl.lit("tool input"))
+    .when(pl.col("kind") == "tool_result")
+    .then(pl.lit("tool results"))
+)
 
 
 def content_kinds(runs: pl.DataFrame, blocks: pl.LazyFrame, *, by: str = "harness") -> pl.DataFrame:
@@ -31,20 +35,33 @@ def content_kinds(runs: pl.DataFrame, blocks: pl.LazyFrame, *, by: str = "harnes
     """
     key = runs.select("trace_id", pl.col(by).fill_null("unknown"), "spend_tokens", "est_tokens").lazy()
     tokens = (
-        blocks.select("trace_id", "est_tokens", _KIND.alias("kind")).drop_nulls().join(key.select("trace_id", by), on="trace_id")
-        .group_by(by, "kind").agg(tokens=pl.col("est_tokens").sum())
-    )  # fmt: skip
+        blocks.select("trace_id", "est_tokens", _KIND.alias("kind"))
+        .drop_nulls()
+        .join(key.select("trace_id", by), on="trace_id")
+        .group_by(by, "kind")
+        .agg(tokens=pl.col("est_tokens").sum())
+    )
     beyond = pl.max_horizontal(pl.col("spend_tokens") - pl.col("est_tokens"), pl.lit(0)).sum()
-    hidden = key.group_by(by).agg(tokens=beyond.cast(pl.Int64)).select(by, pl.lit("not visible").alias("kind"), "tokens")
+    hidden = (
+        key.group_by(by).agg(tokens=beyond.cast(pl.Int64)).select(by, pl.lit("not visible").alias("kind"), "tokens")
+    )
     both = pl.concat([tokens, hidden]).filter(pl.col("tokens") > 0).with_columns(total=pl.col("tokens").sum().over(by))
     order = pl.col("kind").replace_strict({kind: n for n, kind in enumerate(KINDS)}, return_dtype=pl.Int64)
-    return both.with_columns(share=pl.col("tokens") / pl.col("total"), order=order).sort("total", by, "order", descending=[True, False, False]).collect()
+    return (
+        both.with_columns(share=pl.col("tokens") / pl.col("total"), order=order)
+        .sort("total", by, "order", descending=[True, False, False])
+        .collect()
+    )
 
 
 def _calls_by_block(blocks: pl.LazyFrame, calls: pl.LazyFrame) -> pl.LazyFrame:
     """The tool of each ``tool_use`` block: the n-th of a record is the record's n-th call."""
     where = ["trace_id", "file", "record"]
-    uses = blocks.filter(pl.col("kind") == "tool_use").select(*where, "block", "turn", "est_tokens").with_columns(nth=pl.col("block").rank("ordinal").over(where))
+    uses = (
+        blocks.filter(pl.col("kind") == "tool_use")
+        .select(*where, "block", "turn", "est_tokens")
+        .with_columns(nth=pl.col("block").rank("ordinal").over(where))
+    )
     named = calls.select(*where, "call", "tool").with_columns(nth=pl.col("call").rank("ordinal").over(where))
     return uses.join(named, on=[*where, "nth"], how="left").with_columns(pl.col("tool").fill_null("other"))
 
@@ -57,13 +74,29 @@ def tool_tokens(runs: pl.DataFrame, blocks: pl.LazyFrame, calls: pl.LazyFrame) -
     """
     ids = runs.select("trace_id").lazy()
     blocks, calls = blocks.join(ids, on="trace_id", how="semi"), calls.join(ids, on="trace_id", how="semi")
-    written = _calls_by_block(blocks, calls).group_by("tool").agg(tokens=pl.col("est_tokens").sum()).with_columns(side=pl.lit("written"))
-    results = blocks.filter(pl.col("kind") == "tool_result").select("trace_id", pl.col("block").alias("result_block"), "est_tokens")
+    written = (
+        _calls_by_block(blocks, calls)
+        .group_by("tool")
+        .agg(tokens=pl.col("est_tokens").sum())
+        .with_columns(side=pl.lit("written"))
+    )
+    results = blocks.filter(pl.col("kind") == "tool_result").select(
+        "trace_id", pl.col("block").alias("result_block"), "est_tokens"
+    )
     fed = calls.select("trace_id", "tool", "result_block").drop_nulls().join(results, on=["trace_id", "result_block"])
     fed = fed.group_by("tool").agg(tokens=pl.col("est_tokens").sum()).with_columns(side=pl.lit("fed back"))
     counts = calls.group_by("tool").agg(calls=pl.len().cast(pl.Int64), errors=pl.col("is_error").sum().cast(pl.Int64))
-    both = pl.concat([written, fed]).join(counts, on="tool", how="left").with_columns(pl.col("calls", "errors").fill_null(0))
-    return both.filter(pl.col("tokens") > 0).select("tool", "side", "tokens", "calls", "errors").sort("tokens", "tool", descending=[True, False]).collect()
+    both = (
+        pl.concat([written, fed])
+        .join(counts, on="tool", how="left")
+        .with_columns(pl.col("calls", "errors").fill_null(0))
+    )
+    return (
+        both.filter(pl.col("tokens") > 0)
+        .select("tool", "side", "tokens", "calls", "errors")
+        .sort("tokens", "tool", descending=[True, False])
+        .collect()
+    )
 
 
 def turn_parts(turns: pl.DataFrame, blocks: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -76,13 +109,29 @@ def turn_parts(turns: pl.DataFrame, blocks: pl.DataFrame, calls: pl.DataFrame) -
         Columns ``turn``, ``part`` (thinking, prose, the tool, not visible), ``tokens``; turns without spend are left out.
     """
     seen = blocks.filter(pl.col("role") == "assistant").drop_nulls("turn")
-    said = seen.with_columns(part=_KIND).filter(pl.col("part").is_in(["thinking", "prose"])).select("turn", "part", "est_tokens")
-    used = _calls_by_block(seen.lazy(), calls.lazy()).collect().select("turn", pl.col("tool").alias("part"), "est_tokens")
-    text = pl.concat([said, used]).drop_nulls("est_tokens").group_by("turn", "part").agg(pl.col("est_tokens").sum()).filter(pl.col("est_tokens") > 0)
+    said = (
+        seen.with_columns(part=_KIND)
+        .filter(pl.col("part").is_in(["thinking", "prose"]))
+        .select("turn", "part", "est_tokens")
+    )
+    used = (
+        _calls_by_block(seen.lazy(), calls.lazy()).collect().select("turn", pl.col("tool").alias("part"), "est_tokens")
+    )
+    text = (
+        pl.concat([said, used])
+        .drop_nulls("est_tokens")
+        .group_by("turn", "part")
+        .agg(pl.col("est_tokens").sum())
+        .filter(pl.col("est_tokens") > 0)
+    )
     spend = turns.select("turn", "spend_tokens").drop_nulls().filter(pl.col("spend_tokens") > 0)
-    parts = spend.join(text, on="turn", how="left").with_columns(pl.col("part").fill_null("not visible"), pl.col("est_tokens").fill_null(1))
+    parts = spend.join(text, on="turn", how="left").with_columns(
+        pl.col("part").fill_null("not visible"), pl.col("est_tokens").fill_null(1)
+    )
     share = pl.col("est_tokens") / pl.col("est_tokens").sum().over("turn")
-    return parts.with_columns(tokens=pl.col("spend_tokens") * share).select("turn", "part", "tokens").sort("turn", "part")
+    return (
+        parts.with_columns(tokens=pl.col("spend_tokens") * share).select("turn", "part", "tokens").sort("turn", "part")
+    )
 
 
 def part_totals(parts: pl.DataFrame) -> pl.DataFrame:
@@ -102,11 +151,18 @@ def effort_by(runs: pl.DataFrame, turns: pl.LazyFrame, *by: str) -> pl.DataFrame
     joined = runs.join(silent, on="trace_id", how="left").with_columns(pl.col(*by).fill_null("unknown"))
     calls, n_turns = pl.col("n_tool_calls").sum(), pl.col("n_turns").sum()
     table = joined.group_by(*by).agg(
-        runs=pl.len().cast(pl.Int64), spend_tokens=pl.col("spend_tokens").sum(), spend_median=pl.col("spend_tokens").median(),
+        runs=pl.len().cast(pl.Int64),
+        spend_tokens=pl.col("spend_tokens").sum(),
+        spend_median=pl.col("spend_tokens").median(),
         n_spend=pl.col("spend_tokens").count().cast(pl.Int64),
-        turns=n_turns, turns_median=pl.col("n_turns").median(), calls=calls, calls_median=pl.col("n_tool_calls").median(),
-        calls_per_turn=pl.when(n_turns > 0).then(calls / n_turns), error_share=pl.when(calls > 0).then(pl.col("n_tool_errors").sum() / calls),
-        silent_share=pl.when(n_turns > 0).then(pl.col("n_silent").sum() / n_turns), cost_usd=pl.col("cost_usd").sum(),
+        turns=n_turns,
+        turns_median=pl.col("n_turns").median(),
+        calls=calls,
+        calls_median=pl.col("n_tool_calls").median(),
+        calls_per_turn=pl.when(n_turns > 0).then(calls / n_turns),
+        error_share=pl.when(calls > 0).then(pl.col("n_tool_errors").sum() / calls),
+        silent_share=pl.when(n_turns > 0).then(pl.col("n_silent").sum() / n_turns),
+        cost_usd=pl.col("cost_usd").sum(),
         n_priced=pl.col("cost_usd").count().cast(pl.Int64),
-    )  # fmt: skip
+    )
     return table.sort("runs", *by, descending=[True] + [False] * len(by))
