@@ -24,7 +24,7 @@ _ID_FIELD = re.compile(r"\"(?:session|cell|task|bash|shell|process|job|terminal)
 _TERMINAL = re.compile(r"\A---\n(?:.*\n)*?command: (\"(?:[^\"\\]|\\.)*\"|.+)\n", re.MULTILINE)
 _CHOPPED = re.compile(r"\.\.\. \(\d+ more chars\)\s*\Z")
 _STREAMS = frozenset(("write_stdin", "wait"))
-_RUN_FOLDER = re.compile(r"(?:^|[\s/\"'])(\d{8}_\d{6}_[a-z][^/\s\"']*)(?=/)")
+_RUN_FOLDER = re.compile(r"\b\d{8}_\d{6}_[a-z][\w.+-]*_\d\d_[a-z]\w*")
 _ALL_RUNS = re.compile(r"/outputs/runs/?(?=[\s;&\"']|$)")
 _PROBLEM = re.compile(r"_\d\d_[a-z]\w*$")
 """The end of a run_id: problems were renamed, so that a run's folder may end otherwise than its id."""
