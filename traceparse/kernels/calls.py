@@ -24,22 +24,31 @@ _ALL = ("replace_all", "replaceAll", "allow_multiple")
 _COMMAND = ("command", "cmd", "script")
 _FOLDER = ("workdir", "workingDirectory", "cwd", "directory", "dir_path")
 
-_CUT = re.compile(r"\n*(?:\.\.\. \(\d+ more chars\)|… \+\d+ more lines?|…?\[truncated\])\s*\Z")
+_TAIL = 80
+_CUT = re.compile(r"(?:\.\.\. \(\d+ more chars\)|… \+\d+ more lines?|…?\[truncated\])\s*\Z")
 _VIEWER_CUT = re.compile(r"\.\.\. \(\d+ more chars\)\s*\Z|… \+\d+ more lines?\s*\Z")
-_INNER_CUT = re.compile(r"tokens truncated|chars truncated|lines truncated|\[truncated\]|content has been truncated|Output too long")
+_INNER_CUT = re.compile(
+    r"tokens truncated|chars truncated|lines truncated|\[truncated\]|content has been truncated|Output too long"
+)
 
 # Results of edits and writes that did not take place, where the log has no flag of its own.
 _FAILED = re.compile(
     r"\A\s*(?:<tool_use_error>|<system>ERROR|Error\b|error:|failure:|Failed\b|apply_patch verification failed|Could not find|"
     r"String to replace not found|No changes|oldString|old_string|No match|File does not exist|Invalid|invalid_|"
     r"The tool call is blocked|The user|Tool execution (?:aborted|failed)|Path not in workspace)"
-    r"|^\s*error: '|0 occurrences found|modelVisibleError|verification failed|could not find the string|not found in (?:the )?(?:file|content)",
+    r"|^\s*error: '|0 occurrences found|modelVisibleError|verification failed|could not find the string"
+    r"|not found in (?:the )?(?:file|content)",
     re.IGNORECASE | re.MULTILINE,
 )
-_NOT_RUN = re.compile(r"\A\s*(?:<tool_use_error>|Blocked:|The user doesn't want|Permission to use|<system>ERROR: .*(?:denied|rejected))")
+_NOT_RUN = re.compile(
+    r"\A\s*(?:<tool_use_error>|Blocked:|The user doesn't want|Permission to use|<system>ERROR: .*(?:denied|rejected))"
+)
 _MIN_READING = 4
 _TOUCHED = re.compile(r"^\s*[AM]\s+(\S.*?)\s*$", re.MULTILINE)
-_OUTPUT_HEAD = re.compile(r"\A\s*(?:Chunk ID:|Exit code:|Wall time:|output:|Output:|Process exited|Command:).*?(?:^|\n)\s*[Oo]utput:\n?", re.DOTALL)
+_OUTPUT_HEAD = re.compile(
+    r"\A\s*(?:Chunk ID:|Exit code:|Wall time:|output:|Output:|Process exited|Command:).*?(?:^|\n)\s*[Oo]utput:\n?",
+    re.DOTALL,
+)
 
 
 class Call(NamedTuple):
@@ -79,8 +88,9 @@ def parse_arguments(input_json: str) -> dict[str, Any]:
 
 def strip_cut(text: str) -> tuple[str, bool]:
     """Remove the mark that a log leaves at the end of a text it cut; says whether there was one."""
-    match = _CUT.search(text)
-    return (text[: match.start()], True) if match else (text, False)
+    tail = text[-_TAIL:]
+    match = _CUT.search(tail)
+    return (text[: len(text) - len(tail) + match.start()].rstrip("\n"), True) if match else (text, False)
 
 
 def viewer_marks(inputs: list[dict[str, Any]]) -> bool:
@@ -99,10 +109,13 @@ class Hands:
     def __init__(self, workspace: Workspace, viewer: bool = False):
         self.workspace, self.viewer = workspace, viewer
         self.shell = Shell(workspace)
+        self.shown: dict[str, str] = {}
+        """New text that the last call showed for a file, wherever in the file it belongs."""
 
     def apply(self, call: Call) -> None:
         """Do what the call did; a failed edit does nothing."""
         name = call.name.lower()
+        self.shown = {}
         if call.tool == "shell":
             self._run(call)
         elif call.tool == "read":
@@ -151,10 +164,11 @@ class Hands:
         old = self.workspace.read(path)
         # Cursor logs the new text of an edit without its place; only for a new file is that the whole text.
         placed = "streamContent" not in call.arguments
+        self.shown[path] = content
         if cut:
-            known = None if patch.is_hunk_view(content) else content
-            if old is not None and not (placed and self._begins(path, content)):
-                known = old.text
+            known: str | None = content
+            if patch.is_hunk_view(content) or (old is not None and not (placed and self._begins(path, content))):
+                known = old.text if old is not None else None  # a piece of which the place is not known
             self.workspace.write(path, Text(known, False), "write")
         elif old is None or (placed and not self.viewer):
             hunks = self.viewer and patch.is_hunk_view(content)
@@ -174,7 +188,9 @@ class Hands:
             text = patch.apply_new_side(old.text, shown)
             if text is not None and not plausible and self._plausible(path, text):
                 return Text(text, True)
-        return Text(shown if plausible else old.text, plausible and self._begins(path, shown) and path.endswith("solution.py"))
+        return Text(
+            shown if plausible else old.text, plausible and self._begins(path, shown) and path.endswith("solution.py")
+        )
 
     def _plausible(self, path: str, text: str) -> bool:
         """The text can be a whole file: Python parses and, for a solution, defines its model after its imports."""
@@ -184,12 +200,17 @@ class Hands:
             ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
-        return not path.endswith("solution.py") or (re.search(r"^class Model\b|^Model\s*=|import.*\bModel\b", text, re.MULTILINE) is not None and self._begins(path, text))
+        return not path.endswith("solution.py") or (
+            re.search(r"^class Model\b|^Model\s*=|import.*\bModel\b", text, re.MULTILINE) is not None
+            and self._begins(path, text)
+        )
 
     def _begins(self, path: str, text: str) -> bool:
         """The text begins like a file, not in the middle of one."""
         head = text.lstrip()[:2_000]
-        return not path.endswith(".py") or re.match(r"(?:[rR]?\"\"\"|[rR]?'''|#|import |from )", head) is not None and "import torch" in text
+        return not path.endswith(".py") or (
+            re.match(r"(?:[rR]?\"\"\"|[rR]?'''|#|import |from )", head) is not None and "import torch" in text
+        )
 
     # Editing
 
@@ -215,8 +236,10 @@ class Hands:
             return
         path = self.workspace.path(name)
         held = self.workspace.read(path) or self.workspace.originals.get(path)
-        for old, new, everywhere in self._pairs(call):
+        pairs = self._pairs(call)
+        for old, new, everywhere in pairs:
             held = self._replaced(held, old, new, everywhere)
+        self.shown[path] = "\n".join(strip_cut(new)[0] for _, new, _ in pairs if new)
         self.workspace.write(path, held or NOTHING, "edit")
 
     def _replaced(self, held: Text | None, old: str, new: str | None, everywhere: bool) -> Text:
@@ -254,6 +277,7 @@ class Hands:
     def _envelope(self, call: Call, raw: str) -> None:
         body, cut = strip_cut(raw)
         named = apply_envelope(self.workspace, body, self.workspace.cwd, cut)
+        self.shown.update(named)
         if cut and call.result:
             # The tool lists what it touched, also where the log cut the patch.
             for match in _TOUCHED.findall(strip_cut(call.result)[0]):
@@ -299,7 +323,9 @@ class Hands:
             return
         path = self.workspace.path(name)
         body, cut = strip_cut(call.result)
-        if _INNER_CUT.search(body) or re.match(r"\s*(?:Wasted call|<tool_use_error>|<system>ERROR|Error|File not found)", body):
+        if _INNER_CUT.search(body) or re.match(
+            r"\s*(?:Wasted call|<tool_use_error>|<system>ERROR|Error|File not found)", body
+        ):
             return
         numbers = {k: v for k, v in call.arguments.items() if isinstance(v, int) and not isinstance(v, bool)}
         lines = numbered_lines(body)
@@ -310,7 +336,11 @@ class Hands:
         limit = next((numbers[k] for k in ("limit", "n_lines") if k in numbers), None)
         total = re.search(r"Total lines in file: (\d+)|End of file - total (\d+) lines", body)
         size = int(total[1] or total[2]) if total else None
-        ends = size == len(lines) if size is not None else len(lines) < min(limit or 2_000, 2_000) and "more lines" not in body[-200:]
+        ends = (
+            size == len(lines)
+            if size is not None
+            else len(lines) < min(limit or 2_000, 2_000) and "more lines" not in body[-200:]
+        )
         self._compare(path, lines, whole=not cut and min(lines) == 1 and ends, cut=cut)
 
     def _compare(self, path: str, shown: dict[int, str], whole: bool, cut: bool) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 FRAMEWORKS = ("ptx", "cutlass", "wmma", "cuda", "triton", "cute-dsl", "torch", "unknown")
 """Most specific first: the order in which `label` decides."""
@@ -23,21 +24,51 @@ _PYTHON = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _C_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_C_MARK = re.compile(r"__global__|__device__|#\s*include|#\s*define|<<<|\basm\b|extern\s+\"C\"|torch::Tensor|\bcute::|\bcutlass::")
 
-_C_RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("ptx", re.compile(r"\b(?:asm|__asm__)\s*(?:volatile|__volatile__|goto)?\s*\(")),
-    ("cutlass", re.compile(r"#\s*include\s*[<\"](?:cutlass|cute)/|\b(?:cutlass|cute)::")),
-    ("wmma", re.compile(r"\bnvcuda::wmma\b|\bwmma::|#\s*include\s*<mma\.h>")),
-    ("cuda", re.compile(r"__global__|<<<")),
+
+class _Rule(NamedTuple):
+    """`needles` are plain texts of which one must occur before the pattern is worth its time."""
+
+    name: str
+    needles: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+    def occurs(self, text: str) -> bool:
+        """The rule's pattern stands in a text."""
+        return any(needle in text for needle in self.needles) and self.pattern.search(text) is not None
+
+
+_C_RULES = (
+    _Rule("ptx", ("asm",), re.compile(r"\b(?:asm|__asm__)\s*(?:volatile|__volatile__|goto)?\s*\(")),
+    _Rule("cutlass", ("cute", "cutlass"), re.compile(r"#\s*include\s*[<\"](?:cutlass|cute)/|\b(?:cutlass|cute)::")),
+    _Rule("wmma", ("wmma", "mma.h"), re.compile(r"\bnvcuda::wmma\b|\bwmma::|#\s*include\s*<mma\.h>")),
+    _Rule(
+        "cuda",
+        ("__global__", "__device__", "<<<", "__syncthreads"),
+        re.compile(r"__global__|__device__|__syncthreads|<<<"),
+    ),
 )
 _PTX_TEXT = re.compile(r"^\s*\.version\s+\d.*?^\s*\.target\s+sm_", re.MULTILINE | re.DOTALL)
 
-_PYTHON_RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("cuda", re.compile(r"\bload_inline\s*\(|\bcpp_extension\.load\s*\(|\bRawKernel\s*\(|\bRawModule\s*\(|@(?:numba\.)?cuda\.jit")),
-    ("triton", re.compile(r"@\s*(?:triton\.)?jit\b|@\s*triton\.autotune|@\s*gluon\.jit|\btl\.program_id\s*\(")),
-    ("cute-dsl", re.compile(r"\bimport\s+cutlass\.cute\b|\bfrom\s+cutlass(?:\.cute)?\s+import\b|@\s*cute\.(?:jit|kernel)\b")),
-    ("torch", re.compile(r"\bimport\s+torch\b|\bfrom\s+torch\b|\btorch\.")),
+_PYTHON_RULES = (
+    _Rule(
+        "cuda",
+        ("load_inline", "cpp_extension.load", "RawKernel", "RawModule", "cuda.jit"),
+        re.compile(
+            r"\bload_inline\s*\(|\bcpp_extension\.load\s*\(|\bRawKernel\s*\(|\bRawModule\s*\(|@(?:numba\.)?cuda\.jit"
+        ),
+    ),
+    _Rule(
+        "triton",
+        ("jit", "triton.autotune", "tl.program_id"),
+        re.compile(r"@\s*(?:triton\.)?jit\b|@\s*triton\.autotune|@\s*gluon\.jit|\btl\.program_id\s*\("),
+    ),
+    _Rule(
+        "cute-dsl",
+        ("cutlass", "cute."),
+        re.compile(r"\bimport\s+cutlass\.cute\b|\bfrom\s+cutlass(?:\.cute)?\s+import\b|@\s*cute\.(?:jit|kernel)\b"),
+    ),
+    _Rule("torch", ("torch",), re.compile(r"\bimport\s+torch\b|\bfrom\s+torch\b|\btorch\.")),
 )
 _TRITON_IMPORT = re.compile(r"\b(?:import|from)\s+triton\b")
 
@@ -58,16 +89,26 @@ def label(text: str, path: str | None = None) -> str:
     if path is not None and path.endswith(C_SUFFIXES):
         return _label_c(text) or "unknown"
     code, strings = split_python(text)
-    found = [name for part in strings if _C_MARK.search(part) and (name := _label_c(part))]
-    if any(_PTX_TEXT.search(part) for part in strings):
+    found = [name for part in strings if (name := _label_c(part))]
+    if any(".target" in part and _PTX_TEXT.search(part) for part in strings):
         found.append("ptx")
     # A bundle's C++ side files stand outside any Python string, and so does a C++ file without a name.
-    if _C_MARK.search(code) and re.search(r"__global__|#\s*include\s*[<\"]", code):
-        found += [name for name in [_label_c(code)] if name]
-    for name, rule in _PYTHON_RULES:
-        if rule.search(code) and (name != "triton" or _TRITON_IMPORT.search(code) or "@triton" in code or "gluon" in code):
-            found.append(name)
+    if "__global__" in code and (name := _label_c(code)):
+        found.append(name)
+    for rule in _PYTHON_RULES:
+        if not rule.occurs(code):
+            continue
+        if rule.name != "triton" or _TRITON_IMPORT.search(code) or "@triton" in code or "gluon" in code:
+            found.append(rule.name)
     return most_specific(found)
+
+
+def fragment_label(text: str, path: str) -> str:
+    """What a piece of a file uses, wherever it stands in it: C++ from within a Python string is C++ here too."""
+    if path.endswith(C_SUFFIXES):
+        return label(text, path)
+    code = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith(("#", "//", "*")))
+    return most_specific([label(text, path), _label_c(code) or "unknown"])
 
 
 def most_specific(labels: Iterable[str]) -> str:
@@ -111,5 +152,7 @@ def _before(text: str, at: int) -> str:
 
 
 def _label_c(text: str) -> str | None:
+    if not any(needle in text for rule in _C_RULES for needle in rule.needles):
+        return None
     code = _C_COMMENT.sub(" ", text)
-    return next((name for name, rule in _C_RULES if rule.search(code)), None)
+    return next((rule.name for rule in _C_RULES if rule.occurs(code)), None)

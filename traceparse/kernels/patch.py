@@ -6,6 +6,7 @@ Every function returns None where the patch does not fit; nothing is placed by g
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 _FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$")
@@ -50,7 +51,9 @@ def parse_envelope(text: str) -> list[FilePatch]:
             break
         if head := _FILE.match(line):
             action = head[1].lower()
-            patches.append(FilePatch("add" if action == "add" else "delete" if action == "delete" else "update", head[2], None, []))
+            patches.append(
+                FilePatch("add" if action == "add" else "delete" if action == "delete" else "update", head[2], None, [])
+            )
             continue
         if not patches:
             continue
@@ -145,12 +148,13 @@ def _seek(lines: list[str], wanted: list[str], start: int, at_end: bool) -> int 
     last = len(lines) - len(wanted)
     if last < 0:
         return None
-    for form in (lambda s: s, str.rstrip, str.strip):
+    forms: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)
+    for form in forms:
         have, want = [form(line) for line in lines], [form(line) for line in wanted]
-        order = [last] if at_end and last >= start else []
+        order: list[int] = [last] if at_end and last >= start else []
         for place in [*order, *range(start, last + 1)]:
             if have[place : place + len(want)] == want:
-                return place
+                return int(place)
     return None
 
 
@@ -270,4 +274,6 @@ def _context_starts(lines: list[str], hunk: list[str]) -> list[int]:
 
 def _context_stops(lines: list[str], hunk: list[str]) -> list[int]:
     size = len(lines)
-    return [i for i in range(_CONTEXT, size + 1) if len(hunk) >= _CONTEXT and lines[i - _CONTEXT : i] == hunk[-_CONTEXT:]]
+    return [
+        i for i in range(_CONTEXT, size + 1) if len(hunk) >= _CONTEXT and lines[i - _CONTEXT : i] == hunk[-_CONTEXT:]
+    ]

@@ -8,39 +8,24 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from typing import Any, Final
+import textwrap
+from typing import Any
 
+from traceparse.kernels.pyvalues import (
+    MAX_CHARS,
+    UNKNOWN,
+    File,
+    FilePath,
+    Partial,
+    StopError,
+    Unknown,
+    add,
+    compare,
+    string_method,
+)
 from traceparse.kernels.workspace import Op, Text, Workspace
 
 _MAX_STEPS = 20_000
-_MAX_CHARS = 2_000_000
-
-
-class Unknown:
-    """A value that the script's text does not fix."""
-
-
-UNKNOWN: Final = Unknown()
-
-
-class Partial(str):
-    """A string computed from a file of which only part is known."""
-
-    __slots__ = ()
-
-
-class File:
-    """An open file: what was read from it or will be written to it."""
-
-    def __init__(self, path: str, mode: str):
-        self.path, self.mode = path, mode
-
-
-class FilePath:
-    """A `pathlib.Path` of which the script knows the text."""
-
-    def __init__(self, name: str):
-        self.name = name
 
 
 class Function:
@@ -48,10 +33,6 @@ class Function:
 
     def __init__(self, node: ast.FunctionDef):
         self.node = node
-
-
-class _StopError(Exception):
-    """The script ends here: a failed assertion, an error's line, or the budget is spent."""
 
 
 class _BreakError(Exception):
@@ -68,7 +49,9 @@ class _ReturnError(Exception):
         self.value = value
 
 
-def run(source: str, workspace: Workspace, cwd: str, fails_at: int | None = None, argv: list[str] | None = None) -> bool:
+def run(
+    source: str, workspace: Workspace, cwd: str, fails_at: int | None = None, argv: list[str] | None = None
+) -> bool:
     """Follow a script and do its file work in the workspace.
 
     Args:
@@ -102,7 +85,7 @@ class _Script:
         try:
             for statement in statements:
                 self.statement(statement)
-        except (_StopError, _ReturnError, _BreakError, _ContinueError, RecursionError):
+        except (StopError, _ReturnError, _BreakError, _ContinueError, RecursionError):
             return
 
     def block(self, statements: list[ast.stmt]) -> None:
@@ -112,12 +95,12 @@ class _Script:
     def statement(self, node: ast.stmt) -> None:
         self.steps += 1
         if self.steps > _MAX_STEPS:
-            raise _StopError
+            raise StopError
         if self.fails_at is not None and node.lineno <= self.fails_at <= (node.end_lineno or node.lineno):
             if not isinstance(node, (ast.With, ast.For, ast.If, ast.Try)):
-                raise _StopError
+                raise StopError
         elif self.fails_at is not None and node.lineno > self.fails_at:
-            raise _StopError
+            raise StopError
         match node:
             case ast.Assign(targets=targets, value=value):
                 result = self.value(value)
@@ -126,7 +109,7 @@ class _Script:
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self.bind(target, self.value(value))
             case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=value):
-                self.names[name] = _add(self.names.get(name, UNKNOWN), self.value(value))
+                self.names[name] = add(self.names.get(name, UNKNOWN), self.value(value))
             case ast.AugAssign(target=target):
                 self.bind(target, UNKNOWN)
             case ast.Expr(value=value):
@@ -148,13 +131,13 @@ class _Script:
             case ast.Assert(test=test):
                 verdict = self.value(test)
                 if not isinstance(verdict, Unknown) and not verdict:
-                    raise _StopError
+                    raise StopError
             case ast.FunctionDef(name=name):
                 self.names[name] = Function(node)
             case ast.Return(value=value):
                 raise _ReturnError(self.value(value) if value is not None else None)
             case ast.Raise():
-                raise _StopError
+                raise StopError
             case ast.Break() | ast.Continue() if not self.doubt:
                 raise _BreakError if isinstance(node, ast.Break) else _ContinueError
             case ast.Delete(targets=targets):
@@ -205,7 +188,11 @@ class _Script:
             case ast.Name(id=name):
                 self.names[name] = value
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                values = list(value) if isinstance(value, (list, tuple)) and len(value) == len(parts) else [UNKNOWN] * len(parts)
+                values = (
+                    list(value)
+                    if isinstance(value, (list, tuple)) and len(value) == len(parts)
+                    else [UNKNOWN] * len(parts)
+                )
                 for part, one in zip(parts, values, strict=True):
                     self.bind(part, one)
             case ast.Subscript(value=ast.Name(id=name), slice=index):
@@ -221,7 +208,7 @@ class _Script:
     def value(self, node: ast.expr) -> Any:
         self.steps += 1
         if self.steps > _MAX_STEPS:
-            raise _StopError
+            raise StopError
         match node:
             case ast.Constant(value=value):
                 return value
@@ -245,7 +232,7 @@ class _Script:
                 inner = self.value(operand)
                 return -inner if isinstance(inner, int) else UNKNOWN
             case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return _compare(op, self.value(left), self.value(right))
+                return compare(op, self.value(left), self.value(right))
             case ast.BoolOp(op=op, values=values):
                 return self.boolean(isinstance(op, ast.And), values)
             case ast.Subscript(value=held, slice=index):
@@ -269,18 +256,18 @@ class _Script:
             if isinstance(part, ast.FormattedValue):
                 inner = self.value(part.value)
                 plain = part.format_spec is None and part.conversion == -1 and isinstance(inner, (str, int))
-                out = _add(out, (inner if isinstance(inner, str) else str(inner)) if plain else UNKNOWN)
+                out = add(out, (inner if isinstance(inner, str) else str(inner)) if plain else UNKNOWN)
             else:
-                out = _add(out, self.value(part))
+                out = add(out, self.value(part))
         return out
 
     def binary(self, op: ast.operator, left: Any, right: Any) -> Any:
         if isinstance(op, ast.Add):
-            return _add(left, right)
+            return add(left, right)
         if isinstance(op, ast.Div) and isinstance(left, FilePath) and isinstance(right, str):
             return FilePath(posixpath.join(left.name, right))
         if isinstance(op, ast.Mult) and isinstance(left, str) and isinstance(right, int):
-            return left * right if 0 <= right * len(left) < _MAX_CHARS else UNKNOWN
+            return left * right if 0 <= right * len(left) < MAX_CHARS else UNKNOWN
         if type(left) is int and type(right) is int and isinstance(op, (ast.Sub, ast.Mult)):
             return left - right if isinstance(op, ast.Sub) else left * right
         return UNKNOWN
@@ -298,7 +285,11 @@ class _Script:
     def item(self, held: Any, index: ast.expr) -> Any:
         if isinstance(index, ast.Slice):
             ends = [self.value(e) if e is not None else None for e in (index.lower, index.upper, index.step)]
-            if isinstance(held, (str, list, tuple)) and all(e is None or isinstance(e, int) for e in ends) and ends[2] != 0:
+            if (
+                isinstance(held, (str, list, tuple))
+                and all(e is None or isinstance(e, int) for e in ends)
+                and ends[2] != 0
+            ):
                 cut = held[slice(*ends)]
                 return Partial(cut) if isinstance(held, Partial) and isinstance(cut, str) else cut
             return UNKNOWN
@@ -307,28 +298,34 @@ class _Script:
             try:
                 return held[key]  # type: ignore[index]
             except (IndexError, KeyError, TypeError):
-                raise _StopError from None
+                raise StopError from None
         return UNKNOWN
 
     def call(self, node: ast.Call) -> Any:
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return UNKNOWN
-        owner = None
+        owner: Any = None
         match node.func:  # Python takes the owner before the arguments: open(p, "w") empties the file first
             case ast.Attribute(value=ast.Name(id=module)) if module not in self.names:
                 pass
-            case ast.Attribute(value=held):
-                owner = self.value(held)
+            case ast.Attribute(value=held_by):
+                owner = self.value(held_by)
         arguments = [self.value(argument) for argument in node.args]
         keywords = {k.arg: self.value(k.value) for k in node.keywords if k.arg}
         match node.func:
             case ast.Name(id=name):
                 held = self.names.get(name)
-                return self.invoke(held, arguments, keywords) if isinstance(held, Function) else self.builtin(name, arguments, keywords)
+                return (
+                    self.invoke(held, arguments, keywords)
+                    if isinstance(held, Function)
+                    else self.builtin(name, arguments, keywords)
+                )
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module not in self.names:
                 return self.module(module, name, arguments, keywords)
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id="os"), attr="path"), attr="join"):
-                return posixpath.join(*arguments) if arguments and all(isinstance(a, str) for a in arguments) else UNKNOWN
+                return (
+                    posixpath.join(*arguments) if arguments and all(isinstance(a, str) for a in arguments) else UNKNOWN
+                )
             case ast.Attribute(value=holder, attr=name):
                 return self.method(owner, name, arguments, keywords, holder)
         return UNKNOWN
@@ -365,19 +362,37 @@ class _Script:
             return len(first)
         if name == "str" and isinstance(first, (str, int, FilePath)):
             return first if isinstance(first, str) else first.name if isinstance(first, FilePath) else str(first)
-        if name == "int" and isinstance(first, (str, int)) and str(first).lstrip("-").isdigit() and len(str(first)) < 12:
+        if (
+            name == "int"
+            and isinstance(first, (str, int))
+            and str(first).lstrip("-").isdigit()
+            and len(str(first)) < 12
+        ):
             return int(first)
         if name in ("list", "tuple", "sorted", "reversed") and isinstance(first, (list, tuple)):
-            return list(reversed(first)) if name == "reversed" else list(first) if name == "list" else tuple(first) if name == "tuple" else UNKNOWN
+            return (
+                list(reversed(first))
+                if name == "reversed"
+                else list(first)
+                if name == "list"
+                else tuple(first)
+                if name == "tuple"
+                else UNKNOWN
+            )
         if name == "enumerate" and isinstance(first, (list, tuple)):
             return list(enumerate(first))
-        if name == "range" and all(isinstance(a, int) for a in arguments) and arguments and max(map(abs, arguments)) < 1000:
+        if (
+            name == "range"
+            and all(isinstance(a, int) for a in arguments)
+            and arguments
+            and max(map(abs, arguments)) < 1000
+        ):
             try:
                 return list(range(*arguments))
             except (TypeError, ValueError):
                 return UNKNOWN
         if name in ("exit", "quit"):
-            raise _StopError
+            raise StopError
         return UNKNOWN
 
     def module(self, module: str, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -385,12 +400,17 @@ class _Script:
         if module in ("pathlib", "io", "builtins"):
             return self.builtin(name, arguments, keywords)
         if module == "sys" and name == "exit":
-            raise _StopError
+            raise StopError
         if module == "textwrap" and name == "dedent" and isinstance(first, str) and not isinstance(first, Partial):
-            import textwrap
-
-            return textwrap.dedent(first) if len(first) < _MAX_CHARS else UNKNOWN
-        if (module, name) in (("shutil", "copy"), ("shutil", "copyfile"), ("shutil", "copy2"), ("shutil", "move"), ("os", "rename"), ("os", "replace")):
+            return textwrap.dedent(first) if len(first) < MAX_CHARS else UNKNOWN
+        if (module, name) in (
+            ("shutil", "copy"),
+            ("shutil", "copyfile"),
+            ("shutil", "copy2"),
+            ("shutil", "move"),
+            ("os", "rename"),
+            ("os", "replace"),
+        ):
             paths = [self.key(argument) for argument in arguments[:2]]
             if len(paths) == 2 and paths[0] and paths[1]:
                 self.workspace.copy(paths[0], paths[1], "revert" if self.workspace.read(paths[1]) else "shell")
@@ -411,7 +431,11 @@ class _Script:
                 return self.read(owner.path)
             if name == "readlines":
                 text = self.read(owner.path)
-                return text.splitlines(keepends=True) if isinstance(text, str) and not isinstance(text, Partial) else UNKNOWN
+                return (
+                    text.splitlines(keepends=True)
+                    if isinstance(text, str) and not isinstance(text, Partial)
+                    else UNKNOWN
+                )
             if name == "write":
                 self.write(owner, arguments[0] if arguments else UNKNOWN)
             elif name == "writelines" and arguments:
@@ -427,11 +451,11 @@ class _Script:
             return UNKNOWN
         if isinstance(owner, dict) and name == "items" and not arguments:
             return list(owner.items())
-        return _string_method(owner, name, arguments)
+        return string_method(owner, name, arguments)
 
     def list_method(self, owner: list[Any], name: str, arguments: list[Any]) -> Any:
         if len(owner) > _MAX_STEPS:
-            raise _StopError
+            raise StopError
         try:
             if name == "extend" and isinstance(arguments[0], (list, tuple)):
                 owner.extend(arguments[0])
@@ -442,7 +466,7 @@ class _Script:
             elif name == "pop":
                 return owner.pop(*[a for a in arguments if isinstance(a, int)])
         except (IndexError, TypeError):
-            raise _StopError from None
+            raise StopError from None
         return None
 
     def path_method(self, owner: FilePath, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -516,88 +540,3 @@ def _exits(body: list[ast.stmt]) -> bool:
         case [ast.Expr(value=ast.Call(func=ast.Attribute(attr="exit") | ast.Name(id="exit")))]:
             return True
     return False
-
-
-def _add(left: Any, right: Any) -> Any:
-    if isinstance(left, str) and isinstance(right, str):
-        if len(left) + len(right) > _MAX_CHARS:
-            return UNKNOWN
-        joined = str(left) + str(right)
-        return Partial(joined) if isinstance(left, Partial) or isinstance(right, Partial) else joined
-    if isinstance(left, str) and isinstance(right, Unknown):
-        return Partial(left)
-    if isinstance(left, Unknown) and isinstance(right, str):
-        return Partial(right)
-    if isinstance(left, (list, tuple)) and type(left) is type(right) and len(left) + len(right) < _MAX_STEPS:
-        return left + right
-    if type(left) is int and type(right) is int:
-        return left + right
-    return UNKNOWN
-
-
-def _compare(op: ast.cmpop, left: Any, right: Any) -> Any:
-    if isinstance(left, (Unknown, Partial, File, FilePath)) or isinstance(right, (Unknown, Partial, File, FilePath)):
-        # Text found in a part of a file is in the file; text not found may stand in the rest.
-        if isinstance(right, Partial) and isinstance(left, str) and left in right:
-            return True if isinstance(op, ast.In) else False if isinstance(op, ast.NotIn) else UNKNOWN
-        return UNKNOWN
-    try:
-        match op:
-            case ast.Eq():
-                return left == right
-            case ast.NotEq():
-                return left != right
-            case ast.In():
-                return left in right
-            case ast.NotIn():
-                return left not in right
-            case ast.Gt():
-                return left > right
-            case ast.GtE():
-                return left >= right
-            case ast.Lt():
-                return left < right
-            case ast.LtE():
-                return left <= right
-            case ast.Is():
-                return left is right if left is None or right is None else UNKNOWN
-            case ast.IsNot():
-                return left is not right if left is None or right is None else UNKNOWN
-    except TypeError:
-        return UNKNOWN
-    return UNKNOWN
-
-
-_STRING_METHODS = frozenset(
-    "replace strip lstrip rstrip upper lower count find rfind index rindex startswith endswith split rsplit splitlines "
-    "join partition rpartition removeprefix removesuffix encode decode".split()
-)
-
-
-def _string_method(owner: Any, name: str, arguments: list[Any]) -> Any:
-    if not isinstance(owner, str) or name not in _STRING_METHODS:
-        return UNKNOWN
-    if name in ("encode", "decode"):
-        return owner
-    if name == "join":
-        items = arguments[0] if arguments else UNKNOWN
-        if not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
-            return UNKNOWN
-        if sum(map(len, items)) + len(owner) * len(items) > _MAX_CHARS:
-            return UNKNOWN
-        return (Partial if any(isinstance(i, Partial) for i in items) else str)(str(owner).join(items))
-    if any(isinstance(a, (Unknown, Partial)) or not isinstance(a, (str, int, tuple)) for a in arguments):
-        return Partial(owner) if name == "replace" else UNKNOWN
-    if isinstance(owner, Partial) and name != "replace":
-        return UNKNOWN
-    if name == "replace" and len(arguments) >= 2 and isinstance(arguments[0], str) and isinstance(arguments[1], str):
-        grown = len(owner) + owner.count(arguments[0]) * len(arguments[1])
-        if grown > _MAX_CHARS:
-            return UNKNOWN
-    try:
-        result = getattr(str(owner), name)(*arguments)
-    except ValueError:  # .index of a text that is not there raises in the script too
-        raise _StopError from None
-    except TypeError:
-        return UNKNOWN
-    return Partial(result) if isinstance(owner, Partial) and isinstance(result, str) else result

@@ -206,10 +206,10 @@ def _replacement(target: str) -> str:
     names = {"n": "\n", "t": "\t"}
 
     def one(match: re.Match[str]) -> str:
-        token = match[0]
-        if token == "&":
+        piece = match[0]
+        if piece == "&":
             return "\x000"
-        return "\x00" + token[1] if token[1].isdigit() else names.get(token[1], token[1])
+        return "\x00" + piece[1] if piece[1].isdigit() else names.get(piece[1], piece[1])
 
     return re.sub(r"\\.|&", one, target, flags=re.DOTALL)
 
@@ -234,19 +234,19 @@ def _translate(source: str, extended: bool, perl: bool) -> str | None:
     at = 0
     while at < len(source):
         char = source[at]
-        token, step = char, 1
+        piece, step = char, 1
         if char == "\\" and at + 1 < len(source):
             following, step = source[at + 1], 2
             if not extended and following in "(){}|+?":
-                token = following
+                piece = following
             elif following in "nt" or (following in "swdbSWDB"):
-                token = "\\" + following
+                piece = "\\" + following
             elif following in "<>":
-                token = r"\b"
+                piece = r"\b"
             elif following.isdigit():
                 return None
             else:
-                token = re.escape(following)
+                piece = re.escape(following)
         elif char == "[":
             end = source.find("]", at + 2 if source[at + 1 : at + 2] not in ("^",) else at + 3)
             while "[:" in source[at + 1 : end] and source[end - 1] == ":" and source.find("]", end + 1) >= 0:
@@ -258,28 +258,26 @@ def _translate(source: str, extended: bool, perl: bool) -> str | None:
             body = body.replace("[:alpha:]", "A-Za-z")
             if "[:" in body:
                 return None
-            token, step = "[" + body.replace("[", r"\[") + "]", end + 1 - at
-            out.append(token)
+            piece, step = "[" + body.replace("[", r"\[") + "]", end + 1 - at
+            out.append(piece)
             at += step
             group_closed = False
             continue
         elif not extended and char in "(){}|+?":
-            token = "\\" + char
+            piece = "\\" + char
         elif not extended and char == "*" and not out:
-            token = r"\*"
-        elif perl and source.startswith("(?", at):
-            return None
-        elif extended and char == "$" and at + 1 < len(source) and perl:
+            piece = r"\*"
+        elif (perl and source.startswith("(?", at)) or (extended and char == "$" and at + 1 < len(source) and perl):
             return None
         elif not extended and char == "^" and out:
-            token = r"\^"
+            piece = r"\^"
         elif not extended and char == "$" and at + 1 < len(source):
-            token = r"\$"
-        if token in ("*", "+") or (token == "{" and "," in source[at : at + 6]):
+            piece = r"\$"
+        if piece in ("*", "+") or (piece == "{" and "," in source[at : at + 6]):
             stars += 1
             if group_closed or stars > _MAX_STARS:
                 return None
-        group_closed = token == ")"
-        out.append(token)
+        group_closed = piece == ")"
+        out.append(piece)
         at += step
     return "".join(out)

@@ -1,291 +1,44 @@
 """Shell commands followed on paper: which files they write, copy, edit or bring back. Nothing is executed.
 
-A small reader of POSIX shell as agents write it: quotes, heredocs, pipes, redirections, `cd`, plain variables. What it
-cannot know (a loop's variable, ``$(…)``) is unknown, and a file written from it is partial. A command that ends inside a
-quote or a heredoc was cut by the log, marked or not.
+Knows the commands by which agents change files (`cat`, `tee`, `cp`, `mv`, `sed`, `perl`, `git`, `python`, `patch` …);
+every other command changes nothing. What a command line does not fix makes a file partial.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import posixpath
 import re
 from typing import NamedTuple
 
 from traceparse.kernels import patch, pyscript, sedscript
+from traceparse.kernels.shellwords import Command, Word, read_commands
 from traceparse.kernels.workspace import NOTHING, Op, Text, Workspace
-
-_MAX_COMMANDS = 2_000
-
-
-class Word(NamedTuple):
-    """One word after expansion; `known` is False where a part of it is not in the text."""
-
-    text: str
-    known: bool = True
-
-
-class Command(NamedTuple):
-    """One simple command: its words, where its output goes, and what stands on its input.
-
-    Attributes:
-        words: After quotes and expansion.
-        outputs: (operator, target) of ``>`` and ``>>`` of the standard output.
-        stdin: Heredoc or here-string; None without one.
-        joiner: The operator before it: ``;``, ``&&``, ``||`` or ``|``.
-        cut: The log cut it: an open quote, or an open heredoc.
-    """
-
-    words: list[Word]
-    outputs: list[tuple[str, Word]]
-    stdin: Text | None
-    joiner: str
-    cut: bool
 
 
 class Outcome(NamedTuple):
     """What a command line says beyond the workspace.
 
     Attributes:
-        cwd: The folder it ends in.
         cut: Its text was cut.
         printed: (path, first line, last line) of one file whose text is the whole output; None otherwise. Lines are
             1-based, `last` None for the end.
     """
 
-    cwd: str
     cut: bool
     printed: tuple[str, int, int | None] | None
 
 
-class _Reader:
-    """Splits a command line into commands, expanding variables it has seen set."""
-
-    def __init__(self, text: str, names: dict[str, str]):
-        self.text, self.names = text, names
-        self.at = 0
-        self.words: list[Word] = []
-        self.outputs: list[tuple[str, Word]] = []
-        self.stdin: Text | None = None
-        self.pending: list[tuple[str, bool, bool, int]] = []
-        self.commands: list[Command] = []
-        self.joiner = ";"
-        self.cut = False
-
-    def read(self) -> list[Command]:
-        text = self.text
-        while self.at < len(text) and len(self.commands) < _MAX_COMMANDS:
-            char = text[self.at]
-            if char in " \t\r":
-                self.at += 1
-            elif text.startswith("\\\n", self.at):
-                self.at += 2
-            elif char == "\n":
-                self.at += 1
-                self.close(";")
-                self.heredocs()
-            elif char == "#":
-                end = text.find("\n", self.at)
-                self.at = len(text) if end < 0 else end
-            elif char in ";&|()":
-                self.separator(char)
-            elif char in "<>" or (char in "012&" and re.match(r"[012&]>", text[self.at :])):
-                self.redirect()
-            else:
-                self.words.append(self.word())
-        self.close(";")
-        self.heredocs()
-        return self.commands
-
-    def separator(self, char: str) -> None:
-        double = self.text[self.at : self.at + 2]
-        if double in ("&&", "||", ";;", "|&"):
-            self.at += 2
-            self.close(double if double != "|&" else "|")
-        elif double == "&>":
-            self.redirect()
-        else:
-            self.at += 1
-            self.close("|" if char == "|" else ";")
-
-    def close(self, joiner: str) -> None:
-        if self.words or self.outputs or self.stdin is not None:
-            self.commands.append(Command(self.words, self.outputs, self.stdin, self.joiner, self.cut))
-            self.pending = [(d, q, s, len(self.commands) - 1) if i < 0 else (d, q, s, i) for d, q, s, i in self.pending]
-            self.words, self.outputs, self.stdin = [], [], None
-            self.joiner = joiner
-        elif joiner != ";":
-            self.joiner = joiner
-
-    def heredocs(self) -> None:
-        for delimiter, quoted, strip, index in self.pending:
-            body: list[str] = []
-            closed = False
-            while self.at < len(self.text):
-                end = self.text.find("\n", self.at)
-                line = self.text[self.at :] if end < 0 else self.text[self.at : end]
-                self.at = len(self.text) if end < 0 else end + 1
-                line = line.lstrip("\t") if strip else line
-                if line == delimiter:
-                    closed = True
-                    break
-                body.append(line)
-            text = "".join(line + "\n" for line in body)
-            whole = closed
-            if not quoted:
-                text, plain = self.expand_heredoc(text)
-                whole = closed and plain
-            self.cut |= not closed
-            if 0 <= index < len(self.commands):
-                command = self.commands[index]
-                self.commands[index] = command._replace(stdin=Text(text if closed or body else None, whole), cut=command.cut or not closed)
-        self.pending = []
-
-    def expand_heredoc(self, text: str) -> tuple[str, bool]:
-        plain = True
-
-        def one(match: re.Match[str]) -> str:
-            nonlocal plain
-            token = match[0]
-            if token[0] == "\\":
-                return token[1] if token[1] in "$`\\" else "" if token[1] == "\n" else token
-            name = match[1] or match[2]
-            if name and name in self.names:
-                return self.names[name]
-            plain = False
-            return token
-
-        return re.sub(r"\\.|\$\{(\w+)\}|\$([A-Za-z_]\w*)|\$\(|`", one, text, flags=re.DOTALL), plain
-
-    def redirect(self) -> None:
-        match = re.match(r"(?P<fd>[012&])?(?P<op><<<|<<-|<<|>>|>\||>&|<&|<>|<|>)", self.text[self.at :])
-        assert match is not None
-        self.at += match.end()
-        operator, descriptor = match["op"], match["fd"]
-        if operator in ("<", ">") and self.text[self.at : self.at + 1] == "(":  # process substitution
-            self.words.append(Word("", False))
-            return
-        while self.text[self.at : self.at + 1] in (" ", "\t"):
-            self.at += 1
-        if operator in ("<<", "<<-"):
-            start = self.at
-            word = self.word() if self.at < len(self.text) and self.text[self.at] != "\n" else Word("", False)
-            quoted = any(c in self.text[start : self.at] for c in "'\"\\")
-            self.pending.append((word.text, quoted, operator == "<<-", -1))
-            self.stdin = NOTHING
-            return
-        if self.at >= len(self.text) or self.text[self.at] in "\n;|":
-            return
-        target = self.word()
-        if operator == "<<<":
-            self.stdin = Text(target.text + "\n", target.known)
-        elif operator in (">", ">>", ">|") and descriptor in (None, "1", "&"):
-            self.outputs.append((">>" if operator == ">>" else ">", target))
-
-    def word(self) -> Word:
-        text, out, known = self.text, list[str](), True
-        while self.at < len(text):
-            char = text[self.at]
-            if char in " \t\n;|()<>" or (char == "&" and not (out and out[-1] == ">")):
-                break
-            if char == "\\":
-                if text[self.at + 1 : self.at + 2] != "\n":
-                    out.append(text[self.at + 1 : self.at + 2])
-                self.at += 2
-            elif char == "'":
-                end = text.find("'", self.at + 1)
-                if end < 0:
-                    self.cut, known = True, False
-                    out.append(text[self.at + 1 :])
-                    self.at = len(text)
-                else:
-                    out.append(text[self.at + 1 : end])
-                    self.at = end + 1
-            elif char == '"':
-                self.at += 1
-                known &= self.quoted(out)
-            elif text.startswith("$'", self.at):
-                end = text.find("'", self.at + 2)
-                end = len(text) if end < 0 else end
-                raw = text[self.at + 2 : end]
-                out.append(raw.replace("\\n", "\n").replace("\\t", "\t").replace("\\\\", "\\"))
-                self.at = end + 1
-            elif char in "$`":
-                known &= self.expand(out)
-            else:
-                out.append(char)
-                self.at += 1
-        return Word("".join(out), known)
-
-    def quoted(self, out: list[str]) -> bool:
-        text, known = self.text, True
-        while self.at < len(text) and text[self.at] != '"':
-            char = text[self.at]
-            if char == "\\" and text[self.at + 1 : self.at + 2] in ('"', "\\", "$", "`", "\n"):
-                out.append("" if text[self.at + 1] == "\n" else text[self.at + 1])
-                self.at += 2
-            elif char in "$`":
-                known &= self.expand(out)
-            else:
-                stop = re.compile(r'[\\"$`]').search(text, self.at + 1)
-                end = stop.start() if stop else len(text)
-                out.append(text[self.at : end])
-                self.at = end
-        if self.at >= len(text):
-            self.cut = True
-            return False
-        self.at += 1
-        return known
-
-    def expand(self, out: list[str]) -> bool:
-        text = self.text
-        if text[self.at] == "`":
-            end = text.find("`", self.at + 1)
-            self.cut |= end < 0
-            self.at = len(text) if end < 0 else end + 1
-            return False
-        if text.startswith("$(", self.at):
-            inner = self.balanced(self.at + 1)
-            if inner.strip() == "pwd" and "PWD" in self.names:
-                out.append(self.names["PWD"])
-                return True
-            return False
-        name = re.match(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))", text[self.at : self.at + 200])
-        if name is None:
-            if re.match(r"\$[0-9@*#?$!{]", text[self.at : self.at + 2]):
-                end = text.find("}", self.at) + 1 if text.startswith("${", self.at) else self.at + 2
-                self.at = end or len(text)
-                return False
-            out.append("$")
-            self.at += 1
-            return True
-        self.at += name.end()
-        value = self.names.get(name[1] or name[2])
-        if value is None:
-            return False
-        out.append(value)
-        return True
-
-    def balanced(self, start: int) -> str:
-        depth, i, text = 0, start, self.text
-        while i < len(text):
-            if text[i] == "(":
-                depth += 1
-            elif text[i] == ")":
-                depth -= 1
-                if depth == 0:
-                    break
-            elif text[i] in "'":
-                end = text.find("'", i + 1)
-                i = end if end >= 0 else len(text)
-            i += 1
-        self.cut |= i >= len(text)
-        self.at = min(i + 1, len(text))
-        return text[start + 1 : i]
-
-
-_KEYWORDS = frozenset(("do", "then", "else", "elif", "if", "while", "until", "!", "{", "time", "}", "done", "fi", "esac"))
-_WRAPPERS = frozenset(("sudo", "env", "nohup", "nice", "command", "exec", "stdbuf", "time", "timeout", "uv", "run", "flock", "builtin"))
+_KEYWORDS = frozenset(
+    ("do", "then", "else", "elif", "if", "while", "until", "!", "{", "time", "}", "done", "fi", "esac")
+)
+_WRAPPERS = frozenset(
+    ("sudo", "env", "nohup", "nice", "command", "exec", "stdbuf", "time", "timeout", "uv", "run", "flock", "builtin")
+)
 _WITH_VALUE = frozenset(("-n", "--with", "-k", "-s", "-p", "--python", "-i", "-o", "--project", "--directory", "-w"))
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _LITERAL_FILE = re.compile(r"""['"]?([\w./~-]*[\w-]\.(?:py|cuh?|cpp|h|hpp|ptx))\b""")
 
 
@@ -296,38 +49,25 @@ class Shell:
         self.workspace = workspace
         self.cwd = workspace.cwd
 
-    def run(self, line: str, cut: bool = False, output: str = "", first_line_only: bool = False) -> Outcome:
+    def run(self, line: str, cut: bool = False, output: str = "") -> Outcome:
         """Follow a command line and do its file work in the workspace.
 
         Args:
             line: The command as logged.
             cut: The log says that it cut it.
             output: What the command printed: a Python traceback tells how far a script came.
-            first_line_only: This log shows only the first line of a command, without a mark.
         """
         self.output = output
         self.printed: tuple[str, int, int | None] | None = None
         self.names = {"PWD": self.cwd}
-        reader = _Reader(line, self.names)
-        commands = self._commands(reader, line)
-        open_end = reader.cut
-        self.spent = 0
-        self._all(commands, cut or open_end)
-        if (cut or open_end) and commands:
+        self.nested = 0
+        commands, open_end = read_commands(line, self.names)
+        cut = cut or open_end
+        self._all(commands, cut)
+        if cut and commands:
             self._unseen(line, commands[-1])
-        elif first_line_only and commands and commands[-1].stdin is None and False:
-            self.workspace.unseen(None)
-        single = sum(1 for c in commands if c.words and c.words[0].text not in ("cd",)) == 1
-        return Outcome(self.cwd, cut or open_end, self.printed if single else None)
-
-    def _commands(self, reader: _Reader, line: str) -> list[Command]:
-        # Assignments must be seen before later words are expanded; a first pass over plain "NAME=value" words does it.
-        for match in re.finditer(r"(?:^|[\n;&|]\s*|\bexport\s+)([A-Za-z_]\w*)=(\"[^\"$`\n]*\"|'[^'\n]*'|[^\s;&|\"'$`()]+)(?=[\s;&]|$)", line):
-            if match[1] in reader.names and reader.names[match[1]] != match[2].strip("\"'"):
-                reader.names.pop(match[1])
-            else:
-                reader.names[match[1]] = match[2].strip("\"'")
-        return reader.read()
+        single = sum(1 for c in commands if c.words and c.words[0].text != "cd") == 1
+        return Outcome(cut, self.printed if single else None)
 
     def _unseen(self, line: str, last: Command) -> None:
         """A cut command: what it may have changed unseen."""
@@ -336,13 +76,10 @@ class Shell:
         body = last.stdin.text if last.stdin is not None else None
         if name in ("cat", "tee") and last.outputs:
             return  # the heredoc's own file is partial already
-        shown = body if body is not None else line
-        if body is None and last.stdin is None and not last.cut:
-            shown = line
         if last.stdin is not None and not (body or "").strip():
-            self.workspace.unseen(None)
+            self.workspace.unseen(None)  # a script of which nothing is shown
             return
-        named = {self.workspace.path(match, self.cwd) for match in _LITERAL_FILE.findall(shown)}
+        named = {self.workspace.path(match, self.cwd) for match in _LITERAL_FILE.findall(body or line)}
         self.workspace.unseen(named)
 
     def _all(self, commands: list[Command], cut: bool) -> None:
@@ -379,7 +116,7 @@ class Shell:
         output: Text | None = None
         if words and words[0].known:
             name = words[0].text.rsplit("/", 1)[-1]
-            output = self._known(name, words[1:], stdin, doubt, whole, piped or bool(command.outputs), command)
+            output = self._known(name, words[1:], stdin, doubt, whole, piped or bool(command.outputs))
         elif command.outputs and stdin is not None:
             output = stdin
         for operator, target in command.outputs:
@@ -397,16 +134,18 @@ class Shell:
     def _path(self, word: Word) -> str:
         return self.workspace.path(word.text, self.cwd)
 
-    def _known(self, name: str, words: list[Word], stdin: Text | None, doubt: bool, whole: bool, taken: bool, command: Command) -> Text | None:
+    def _known(
+        self, name: str, words: list[Word], stdin: Text | None, doubt: bool, whole: bool, taken: bool
+    ) -> Text | None:
         workspace = self.workspace
         plain = [w for w in words if not (w.text.startswith("-") and len(w.text) > 1)]
         if name == "cd":
             if plain and plain[0].known:
-                target = plain[0].text
-                self.cwd = _join(self.cwd, target)
+                folder = plain[0].text
+                self.cwd = _join(self.cwd, folder)
                 self.names["PWD"] = self.cwd
         elif name == "cat":
-            return self._cat(plain, stdin, taken)
+            return self._cat(plain, stdin, taken or len(plain) < len(words))
         elif name in ("head", "tail", "sed", "nl"):
             return self._cutters(name, words, plain, stdin, doubt, taken)
         elif name == "tee":
@@ -423,10 +162,6 @@ class Shell:
         elif name == "rm":
             for target in plain:
                 workspace.remove(self._path(target))
-        elif name == "touch":
-            for target in plain:
-                if target.known and workspace.read(self._path(target)) is None:
-                    workspace.write(self._path(target), Text("", True), "shell")
         elif name == "git":
             self._git([w.text for w in words])
         elif name == "base64" and any(w.text in ("-d", "--decode", "-D") for w in words):
@@ -439,16 +174,14 @@ class Shell:
             body = stdin.text if stdin is not None else words[0].text if words else None
             if body:
                 apply_envelope(workspace, body, self.cwd, cut=not whole)
-        elif name == "patch" or (name == "git" and False):
-            if stdin is not None and stdin.text:
-                self._unified(stdin.text)
+        elif name == "patch" and stdin is not None and stdin.text:
+            self._unified(stdin.text)
         elif name in ("bash", "sh", "source", "."):
             self._script(words, plain, stdin)
         elif name == "truncate":
             for target in plain[1:]:
                 if target.known and workspace.read(self._path(target)) is not None:
                     workspace.spoil(self._path(target), "shell")
-        del command
         return None
 
     def _cat(self, plain: list[Word], stdin: Text | None, taken: bool) -> Text | None:
@@ -456,7 +189,9 @@ class Shell:
             return stdin
         if not all(word.known for word in plain):
             return None
-        texts = [self.workspace.read(self._path(word)) or self.workspace.originals.get(self._path(word)) for word in plain]
+        texts = [
+            self.workspace.read(self._path(word)) or self.workspace.originals.get(self._path(word)) for word in plain
+        ]
         if len(plain) == 1 and not taken:
             self.printed = (self._path(plain[0]), 1, None)
         known = [t for t in texts if t is not None and t.text is not None]
@@ -464,7 +199,9 @@ class Shell:
             return None
         return Text("".join(t.text or "" for t in known), all(t.whole for t in known))
 
-    def _cutters(self, name: str, words: list[Word], plain: list[Word], stdin: Text | None, doubt: bool, taken: bool) -> Text | None:
+    def _cutters(
+        self, name: str, words: list[Word], plain: list[Word], stdin: Text | None, doubt: bool, taken: bool
+    ) -> Text | None:
         if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in-place", w.text) for w in words):
             self._sed(words, doubt)
             return None
@@ -502,14 +239,14 @@ class Shell:
         source = self.workspace.read(self._path(files[0])) if len(files) == 1 else stdin if not files else None
         if source is None or source.text is None or not source.whole:
             return None
-        lines_kept = source.text.splitlines(keepends=True)[first - 1 : last]
+        lines_kept = _LINE.findall(source.text)[first - 1 : last]
         return Text("".join(lines_kept), True)
 
     def _head_but(self, count: int, files: list[Word], stdin: Text | None) -> Text | None:
         source = self.workspace.read(self._path(files[0])) if len(files) == 1 else stdin if not files else None
         if source is None or source.text is None or not source.whole:
             return None
-        return Text("".join(source.text.splitlines(keepends=True)[:-count] if count else [source.text]), True)
+        return Text("".join(_LINE.findall(source.text)[: -count or None]), True)
 
     def _sed_stream(self, words: list[Word], stdin: Text | None) -> Text | None:
         edits, files = _sed_arguments(words)
@@ -543,7 +280,14 @@ class Shell:
             return
         joined = "-0" in flags or re.search(r"-0", flags) is not None
         edits = sedscript.parse(plain[0].text, perl=True) if plain[0].known else None
-        if joined and edits is not None and any("\\n" in (e.pattern.pattern if e.pattern else "") or "^" in (e.pattern.pattern if e.pattern else "") for e in edits):
+        if (
+            joined
+            and edits is not None
+            and any(
+                "\\n" in (e.pattern.pattern if e.pattern else "") or "^" in (e.pattern.pattern if e.pattern else "")
+                for e in edits
+            )
+        ):
             edits = None
         for target in plain[1:]:
             if target.known:
@@ -555,12 +299,19 @@ class Shell:
                 self.workspace.spoil(self._path(plain[-1]), "shell")
             return
         target = self._path(plain[-1])
-        into = len(plain) > 2 or plain[-1].text.endswith("/") or plain[-1].text in (".", "..") or any(
-            path.startswith(target + "/") for path in self.workspace.files
+        into = (
+            len(plain) > 2
+            or plain[-1].text.endswith("/")
+            or plain[-1].text in (".", "..")
+            or any(path.startswith(target + "/") for path in self.workspace.files)
         )
+        # "cp kernel.py /tmp": a name without an ending is a folder.
+        into = into or ("." not in target.rsplit("/", 1)[-1] and "." in plain[0].text.rsplit("/", 1)[-1])
         for source in plain[:-1]:
             origin = self._path(source)
-            place = self.workspace.path(source.text.rsplit("/", 1)[-1], _join(self.cwd, plain[-1].text)) if into else target
+            place = (
+                self.workspace.path(source.text.rsplit("/", 1)[-1], _join(self.cwd, plain[-1].text)) if into else target
+            )
             op: Op = "revert" if place in self.workspace.files and origin in self.workspace.files else "shell"
             if place != origin:
                 self.workspace.copy(origin, place, op)
@@ -614,7 +365,11 @@ class Shell:
     def _follow(self, source: str, name: str, sure: bool, doubt: bool, argv: list[str]) -> None:
         if not _WRITES.search(source):
             return
-        if sure and not doubt and pyscript.run(source, self.workspace, self.cwd, _failing_line(self.output, name), argv):
+        if (
+            sure
+            and not doubt
+            and pyscript.run(source, self.workspace, self.cwd, _failing_line(self.output, name), argv)
+        ):
             return
         # The text is cut, expanded by the shell or no Python: the files it names in a writing way are no longer known.
         for path in sorted({self.workspace.path(match, self.cwd) for match in _LITERAL_FILE.findall(source)}):
@@ -622,7 +377,7 @@ class Shell:
                 self.workspace.unseen({path})
 
     def _script(self, words: list[Word], plain: list[Word], stdin: Text | None) -> None:
-        self.spent += 1
+        self.nested += 1
         texts = [w.text for w in words]
         body: Text | None = stdin
         if any(re.fullmatch(r"-\w*c", t) for t in texts):
@@ -630,10 +385,11 @@ class Shell:
             body = Text(words[at].text, words[at].known) if at < len(words) else None
         elif plain and plain[0].known:
             body = self.workspace.read(self._path(plain[0]))
-        if body is not None and body.text and self.spent < 8:
+        if body is not None and body.text and self.nested < 8:
             keep = self.cwd
             names, self.names = self.names, dict(self.names)
-            self._all(self._commands(_Reader(body.text, self.names), body.text), not body.whole)
+            inner, open_end = read_commands(body.text, self.names)
+            self._all(inner, open_end or not body.whole)
             self.cwd, self.names = keep, names
 
     def _unified(self, text: str) -> None:
@@ -644,12 +400,16 @@ class Shell:
 _WRITES = re.compile(r"\bopen\s*\(|write_text|\.write\s*\(|shutil\.|os\.(?:rename|replace|remove)|\.unlink\s*\(")
 
 
-def apply_envelope(workspace: Workspace, text: str, cwd: str, cut: bool) -> list[str]:
-    """Apply an ``apply_patch`` envelope; returns the paths it names. A cut one leaves its last file partial."""
+def apply_envelope(workspace: Workspace, text: str, cwd: str, cut: bool) -> dict[str, str]:
+    """Apply an ``apply_patch`` envelope; a cut one leaves its last file partial.
+
+    Returns:
+        New lines that the patch shows, by path.
+    """
     patches = patch.parse_envelope(text)
     for index, one in enumerate(patches):
         apply_file(workspace, one, cwd, cut and index == len(patches) - 1)
-    return [workspace.path(one.path, cwd) for one in patches]
+    return {workspace.path(p.path, cwd): "\n".join(line for c in p.chunks for line in c.new) for p in patches}
 
 
 def apply_file(workspace: Workspace, one: patch.FilePatch, cwd: str, cut: bool) -> None:
@@ -688,8 +448,6 @@ def _strip(words: list[Word]) -> list[Word]:
 
 
 def _join(cwd: str, target: str) -> str:
-    import posixpath
-
     return posixpath.normpath(target if target.startswith("/") else posixpath.join(cwd, target))
 
 
@@ -707,9 +465,6 @@ def _echo(name: str, words: list[Word]) -> Text | None:
 
 
 def _base64(stdin: Text | None) -> Text | None:
-    import base64
-    import binascii
-
     if stdin is None or stdin.text is None:
         return None
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from traceparse.errors import UsageError
 from traceparse.kernels.calls import Call, Hands, parse_arguments, viewer_marks
 from traceparse.kernels.designs import Designs
-from traceparse.kernels.framework import C_SUFFIXES, label, most_specific
+from traceparse.kernels.framework import fragment_label, label, most_specific
 from traceparse.kernels.sidecars import References, closure, references
 from traceparse.kernels.workspace import Change, Workspace, is_source
 
@@ -32,14 +32,16 @@ _KERNEL_LABELS = ("ptx", "cutlass", "wmma", "cuda", "triton", "cute-dsl")
 _DIFF_LINES = 6_000
 """Longer texts are counted by lines as a bag: difflib's time grows with the square of the length."""
 
-DECK_FILES = frozenset(("reference.py", "check.py", "benchmark.py", "sota.py", "shapes.py", "baseline.py", "problem.yaml"))
+DECK_FILES = frozenset(
+    ("reference.py", "check.py", "benchmark.py", "sota.py", "shapes.py", "baseline.py", "problem.yaml")
+)
 
 
 class _Row:
     """One version while the replay goes on."""
 
-    def __init__(self, change: Change, call: dict[str, Any], number: int):
-        self.change, self.call, self.number = change, call, number
+    def __init__(self, change: Change, call: dict[str, Any], number: int, shown: str):
+        self.change, self.call, self.number, self.shown = change, call, number, shown
         self.text, self.complete = change.after.text, change.after.whole
         self.parent: _Row | None = None
         self.next_number: int | None = None
@@ -47,8 +49,19 @@ class _Row:
 
     @functools.cached_property
     def label(self) -> str:
-        """Framework of this file's text alone; read once the replay is over."""
-        return label(self.text, self.change.path) if self.text else "unknown"
+        """Framework of this file's text alone; read once the replay is over.
+
+        Part of a text shows what it uses, not what it lacks: it can prove Triton, but never that there is only torch. An
+        edit leaves its file in the framework it was in, unless what it shows says otherwise.
+        """
+        path = self.change.path
+        own = label(self.text, path) if self.text else "unknown"
+        if self.complete:
+            return own
+        edits = self.change.op != "write" and self.parent is not None
+        seen = [own, fragment_label(self.shown, path), self.parent.label if edits and self.parent else "unknown"]
+        found = most_specific(seen)
+        return "unknown" if found == "torch" and seen[-1] != "torch" else found
 
     @functools.cached_property
     def references(self) -> References:
@@ -69,7 +82,9 @@ def replay(frames: Frames) -> pl.DataFrame:
 
     rows = _replayed(frames)
     kept = _select(rows)
-    return frame("kernels", _columns(frames["runs"]["trace_id"][0], kept)) if kept else frame("kernels", {"trace_id": []})
+    return (
+        frame("kernels", _columns(frames["runs"]["trace_id"][0], kept)) if kept else frame("kernels", {"trace_id": []})
+    )
 
 
 def _replayed(frames: Frames) -> list[_Row]:
@@ -82,7 +97,16 @@ def _replayed(frames: Frames) -> list[_Row]:
     rows: list[_Row] = []
     last: dict[str, _Row] = {}
     for call, given in zip(calls, arguments, strict=True):
-        hands.apply(Call(call["name"], call["tool"], given, results.get(call["result_block"]), call["is_error"], call["truncated"]))
+        hands.apply(
+            Call(
+                call["name"],
+                call["tool"],
+                given,
+                results.get(call["result_block"]),
+                call["is_error"],
+                call["truncated"],
+            )
+        )
         for path in workspace.observed & set(last):
             held = workspace.files.get(path)
             if held is not None:
@@ -91,7 +115,7 @@ def _replayed(frames: Frames) -> list[_Row]:
         for change in workspace.take_changes():
             if not is_source(change.path):
                 continue
-            row = _Row(change, call, len(rows))
+            row = _Row(change, call, len(rows), hands.shown.get(change.path, ""))
             row.parent = last.get(change.path)
             if row.parent is not None:
                 row.parent.next_number = row.number
@@ -117,7 +141,7 @@ def problem_folder(run: dict[str, Any], calls: list[dict[str, Any]], arguments: 
             if isinstance(value, str):
                 counts.update(pattern.findall(value[:20_000]))
         if call["tool"] in ("write", "edit") and call["file_path"]:  # where it writes counts more than where it looks
-            counts.update({folder: 1_000 for folder in pattern.findall(call["file_path"])})
+            counts.update(dict.fromkeys(pattern.findall(call["file_path"]), 1000))
     if counts:
         return max(counts, key=lambda folder: (str(run.get("run_id")) in folder, counts[folder], folder))
     return f"{cwd.rstrip('/')}/{names[0]}" if cwd and cwd.rstrip("/").endswith("/problems") else cwd
@@ -134,7 +158,11 @@ def _select(rows: list[_Row]) -> list[_Row]:
             continue
         fresh = path not in living
         living[path] = row
-        if path == SOLUTION or path.endswith((".cu", ".cuh", ".ptx")) or (path not in kept and row.label in _KERNEL_LABELS):
+        if (
+            path == SOLUTION
+            or path.endswith((".cu", ".cuh", ".ptx"))
+            or (path not in kept and row.label in _KERNEL_LABELS)
+        ):
             kept.add(path)
         if path == SOLUTION or path in loaded or fresh:
             loaded = closure({p: r.references for p, r in living.items()}, SOLUTION)
@@ -181,7 +209,11 @@ def _columns(trace_id: str, rows: list[_Row]) -> dict[str, list[Any]]:
             joined = "\n".join(parts[p].text or "" for p in sorted(parts))
             design = designs.place(joined, most_specific(r.label for r in parts.values()), partial=not row.complete)
         parent_text = row.parent.text if row.parent is not None else None
-        added, removed = _difference(parent_text, text) if row.complete and (row.parent is None or row.parent.complete) else (None, None)
+        added, removed = (
+            _difference(parent_text, text)
+            if row.complete and (row.parent is None or row.parent.complete)
+            else (None, None)
+        )
         encoded = (text or "").encode("utf-8", "replace")
         values = {
             "trace_id": trace_id,
@@ -257,14 +289,21 @@ def final_files(kernels: pl.DataFrame, version: int | None = None) -> Files:
     if version is None and rows:
         version = rows[-1]["version"]
     if version is None or not any(row["version"] == version for row in rows):
-        raise UsageError(f"no version {version} among the run's kernels", expected=f"0 to {len(rows) - 1}" if rows else "a run with kernels")
+        raise UsageError(
+            f"no version {version} among the run's kernels",
+            expected=f"0 to {len(rows) - 1}" if rows else "a run with kernels",
+        )
     latest = {row["path"]: row for row in rows if row["version"] <= version}
     solution = next((row for row in latest.values() if row["is_solution"]), None)
     if solution is None:
-        raise UsageError(f"no solution file before version {version}", todo="choose a later version: `traceparse kernels list RUN`")
+        raise UsageError(
+            f"no solution file before version {version}", todo="choose a later version: `traceparse kernels list RUN`"
+        )
     texts = {path: row["content"] or "" for path, row in latest.items()}
     names = [solution["path"], *sorted(closure({p: references(t) for p, t in texts.items()}, solution["path"]))]
-    return Files(version, {name: texts[name] for name in names}, [name for name in names if not latest[name]["complete"]])
+    return Files(
+        version, {name: texts[name] for name in names}, [name for name in names if not latest[name]["complete"]]
+    )
 
 
 def diff(kernels: pl.DataFrame, old: int, new: int) -> str:
@@ -283,7 +322,9 @@ def diff(kernels: pl.DataFrame, old: int, new: int) -> str:
     for version in (old, new):
         row = rows.get(version)
         if row is None or row["content"] is None:
-            raise UsageError(f"no text for version {version}", expected="a version with content: `traceparse kernels list RUN`")
+            raise UsageError(
+                f"no text for version {version}", expected="a version with content: `traceparse kernels list RUN`"
+            )
         note = "" if row["complete"] else " (partial)"
         sides.append((row["content"].splitlines(keepends=True), f"{row['path']}@{version}{note}"))
     lines = difflib.unified_diff(sides[0][0], sides[1][0], sides[0][1], sides[1][1])

@@ -46,7 +46,11 @@ class Workspace:
     def __init__(self, root: str | None, cwd: str | None):
         self.root = root.rstrip("/") if root else None
         self.cwd = cwd or self.root or "."
-        if self.root and not (self.cwd + "/").startswith(self.root + "/") and not (self.root + "/").startswith(self.cwd.rstrip("/") + "/"):
+        if (
+            self.root
+            and not (self.cwd + "/").startswith(self.root + "/")
+            and not (self.root + "/").startswith(self.cwd.rstrip("/") + "/")
+        ):
             self.cwd = self.root  # the log's folder and the paths its calls use are two names of one place
         self.files: dict[str, Text] = {}
         self.originals: dict[str, Text] = {}
