@@ -80,8 +80,10 @@ def analyse_run(run: Frames) -> Frames:
 def _faulty(run: Frames, error: Exception) -> Frames:
     row: dict[str, Any] = {
         "trace_id": run["runs"]["trace_id"].to_list(),
-        **dict.fromkeys(("file", "record", "byte_offset", "n_bytes"), [0]),
-        **{"reason": ["analysis_fault"], "kind": ["dropped"], "snippet": [f"{type(error).__name__}: {error}"[:500]]},
+        **{column: [0] for column in ("file", "record", "byte_offset", "n_bytes")},
+        "reason": ["analysis_fault"],
+        "kind": ["dropped"],
+        "snippet": [f"{type(error).__name__}: {error}"[:500]],
     }
     return run | {
         "skipped": pl.concat([run["skipped"], frame("skipped", row)]),
