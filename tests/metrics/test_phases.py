@@ -236,6 +236,20 @@ def test_an_edit_whose_program_the_log_lost_still_delays_closing() -> None:
     assert "".join(_phases(story)) == "wwttc"
 
 
+def test_a_file_beside_a_cut_solution_is_part_of_it_unless_it_is_run() -> None:
+    story = Story()
+    _read(story)
+    story.write("kernels.py", kernel("first"))
+    story.write("test_kernels.py", "import kernels")
+    story.shell("python test_kernels.py", "ok")
+    story.write("solution.py", "from", framework="unknown")  # the log cut the text before the import
+    story.kernels[-1]["complete"] = False
+    story.check(True)
+    story.write("kernels.py", "block = 64", op="edit")
+    story.write("test_kernels.py", "import kernels, torch")
+    assert "".join(_phases(story)) == "pwwwwwtc"
+
+
 @pytest.mark.parametrize("missing", [("kernels",), ("scores",), ("kernels", "scores")])
 def test_missing_tables_cost_detail_only(missing: tuple[str, ...]) -> None:
     story = Story()

@@ -104,28 +104,26 @@ def work(frames: Frames) -> Work:
     designs = _Designs()
     changes: list[Change] = []
     drafts: list[Draft] = []
-    known = {(row["turn"], row["record"]) for row in kernels if row["is_solution"] or row["is_sidecar"]}
-    steps: list[tuple[int, int, dict[str, Any] | None, dict[str, Any] | None]] = [
-        (row["record"], 0, row, by_record.get((row["turn"], row["record"]))) for row in kernels
-    ]
-    steps += [
-        (call["record"], 1, None, call)
-        for call in _unlisted(frames, calls, kernels)
-        if (call["turn"], call["record"]) not in known
-    ]
+    unlisted = {(call["turn"], call["record"]): call for call in _unlisted(frames, calls, kernels)}
+    steps: list[tuple[int, int, dict[str, Any] | None, dict[str, Any] | None]] = []
+    for version in kernels:
+        place = (version["turn"], version["record"])
+        version["is_part"] = version["is_solution"] or version["is_sidecar"] or unlisted.pop(place, None) is not None
+        steps.append((version["record"], 0, version, by_record.get(place)))
+    steps += [(record, 1, None, call) for (_, record), call in unlisted.items()]
     for record, _, row, call in sorted(steps, key=lambda step: step[:2]):
         new, context = _texts(call["input_json"]) if call else ("", "")
-        if row is not None and not (row["is_solution"] or row["is_sidecar"]):
+        if row is not None and not row["is_part"]:
             drafts.append(Draft(record, row["turn"], row["path"], row["framework"], code_lines(row["content"] or new)))
             continue
         if not changes and call and _COPY_OF_DECK.search(call["command"] or ""):
             continue  # The deck's own file in the solution's place tries the harness; it is no kernel of the agent's.
         reason, returns = designs.judge(row, new, context)
-        place = row or call
-        assert place is not None
-        path = row["path"] if row else place["file_path"]
-        version, lines = (row["version"] if row else None), code_lines(new)
-        changes.append(Change(record, place["turn"], path, version, reason, returns, lines, designs.framework))
+        source = row or call
+        assert source is not None
+        path = row["path"] if row else source["file_path"]
+        number, lines = (row["version"] if row else None), code_lines(new)
+        changes.append(Change(record, source["turn"], path, number, reason, returns, lines, designs.framework))
     return Work(changes, drafts)
 
 
@@ -213,7 +211,7 @@ def _rewritten(row: dict[str, Any] | None, new: str) -> float:
 def _unlisted(frames: Frames, calls: list[dict[str, Any]], kernels: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Calls that changed the solution or its side files though `kernels` has no row of them."""
     solutions = [row for row in kernels if row["is_solution"]]
-    listed = {(row["turn"], row["record"]) for row in kernels}
+    listed = {(row["turn"], row["record"]) for row in kernels if row["is_solution"] or row["is_sidecar"]}
     results: dict[int, str] = dict(
         frames["blocks"].filter(pl.col("kind") == "tool_result").select("block", "text").iter_rows()
     )
