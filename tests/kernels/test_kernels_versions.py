@@ -77,6 +77,12 @@ def test_every_harness_changes_the_same_file(tool: str, arguments: dict[str, Any
     assert found[1]["complete"] and found[1]["solution_version"] == 2
 
 
+def test_a_command_in_another_shape_is_taken_as_the_reader_found_it() -> None:
+    run = RunBuilder().write(SOLUTION, A).call("shell", "", command="sed -i 's/x = 1/x = 2/' solution.py")
+    run.calls[-1]["input_json"] = '{"command": ["bash", "-lc", "sed -i ..."]}'
+    assert [row["content"] for row in rows(run)] == [A, B]
+
+
 def test_cursor_shows_an_edit_without_its_place() -> None:
     new, edit = rows(
         RunBuilder()

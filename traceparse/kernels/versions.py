@@ -90,7 +90,7 @@ def replay(frames: Frames) -> pl.DataFrame:
 def _replayed(frames: Frames) -> list[_Row]:
     calls = frames["tool_calls"].sort("call").to_dicts()
     results = dict(frames["blocks"].select("block", "text").iter_rows())
-    arguments = [parse_arguments(call["input_json"]) for call in calls]
+    arguments = [_arguments(call) for call in calls]
     run = frames["runs"].row(0, named=True)
     workspace = Workspace(problem_folder(run, calls, arguments), run["cwd"])
     hands = Hands(workspace, viewer_marks(arguments))
@@ -124,6 +124,16 @@ def _replayed(frames: Frames) -> list[_Row]:
         for path in workspace.stale & set(last):
             last[path].complete = False
     return rows
+
+
+def _arguments(call: dict[str, Any]) -> dict[str, Any]:
+    """A call's arguments, with the reader's own finding where it found a command or a path in another shape."""
+    given = parse_arguments(call["input_json"])
+    if call["tool"] == "shell" and call["command"] and not isinstance(given.get("command", given.get("cmd")), str):
+        given["command"] = call["command"]
+    if call["tool"] in ("write", "edit", "read") and call["file_path"] and not isinstance(given.get("file_path"), str):
+        given.setdefault("path", call["file_path"])
+    return given
 
 
 def problem_folder(run: dict[str, Any], calls: list[dict[str, Any]], arguments: list[dict[str, Any]]) -> str | None:
