@@ -1,0 +1,76 @@
+"""The command group, its entry point and the options that all commands share. Knows no single command."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from traceparse import __version__
+from traceparse.errors import TraceparseError
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+DATA = click.option(
+    "--data",
+    "data",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of loaded tables; by default those loaded last.",
+)
+FMT = click.option("--fmt", type=click.Choice(["table", "csv", "jsonl", "parquet"]), default="table", show_default=True,
+                   help="How rows are printed. parquet is binary: redirect it into a file.")  # fmt: skip
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="traceparse")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(context: click.Context, debug: bool) -> None:
+    """Read coding-agent traces of GPU-kernel benchmarks into tidy tables.
+
+    \b
+    traceparse load sample                                   try it on the embedded sample
+    traceparse load Infatoshi/kernelbench-hard-traces        read a data set from the Hugging Face Hub
+    traceparse show runs --columns run_id,score,spend_tokens look at a table
+    traceparse report                                        write a page to read
+
+    Progress goes to stderr, data to stdout. Exit status: 0 done, 1 failed, 2 misused.
+    """  # noqa: D301 - click wants the backspace itself, which keeps the lines below it apart
+    context.obj = {"debug": debug}
+
+
+def main() -> None:
+    """Entry point: one line for an error of the library, no traceback."""
+    if hasattr(signal, "SIGPIPE"):  # `traceparse show … | head` must end quietly
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "")
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2 if isinstance(error, click.UsageError) else 1)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("traceparse: interrupted; what was there before is unchanged", err=True)
+        sys.exit(130)
+    except TraceparseError as error:
+        if "--debug" in sys.argv:
+            raise
+        click.echo(f"traceparse: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+@cli.command(context_settings={"ignore_unknown_options": True}, hidden=True)
+@click.argument("shell", default="bash")
+def completion(shell: str) -> None:
+    """Print the shell completion script."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"no completion for {shell!r}; expected bash, zsh or fish")
+    click.echo(kind(cli, {}, "traceparse", "_TRACEPARSE_COMPLETE").source())

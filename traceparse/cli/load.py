@@ -1,0 +1,97 @@
+"""`traceparse load`: progress on stderr, the closing summary on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceparse.cli.app import cli
+from traceparse.cli.printing import printable
+
+if TYPE_CHECKING:
+    from traceparse.dataset import Dataset
+    from traceparse.engine import Progress
+
+
+@cli.command()
+@click.argument("source")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the tables.  [default: data/loaded/NAME]"
+)
+@click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hub data set (or write SOURCE@REV).")
+@click.option(
+    "--format",
+    "format_name",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="Use this one reader (see `traceparse formats`).",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
+@click.option("--no-tokens", is_flag=True, help="Do not tokenise: no estimates, no spend, no cost; much faster.")
+@click.option("--no-analysis", is_flag=True, help="Do not derive kernels, scores, clock, phases and ROI.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes.  [default: one per core]")
+@click.option("--quiet", is_flag=True, help="No progress and no summary.")
+def load(
+    source: str, out: Path | None, revision: str | None, format_name: str, strict: bool, no_tokens: bool, no_analysis: bool,
+    jobs: int | None, quiet: bool,
+) -> None:  # fmt: skip
+    """Read traces into tables.
+
+    SOURCE is a Hub data set (owner/name[@rev] or hf://datasets/owner/name), a folder (read recursively), a file
+    (.jsonl .json .db, plain, .gz or .zst), an archive (.zip .tar.*), or `sample`, the embedded sample. An existing path
+    wins over a Hub id; write ./sample for a folder of that name.
+
+    Tables that a load wrote before are replaced as a whole; only files that changed are read again. Broken records are
+    skipped and listed in the table `skipped`.
+    """
+    from traceparse.dataset import load as load_data
+
+    with _progress(quiet) as report:
+        data = load_data(
+            source, out, revision=revision, format=None if format_name == "auto" else format_name, strict=strict,
+            tokens=not no_tokens, analysis=not no_analysis, jobs=jobs, progress=report,
+        )  # fmt: skip
+    if not quiet:
+        _print_summary(data)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    with Bar(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def report(progress: Progress) -> None:
+            bar.update(
+                task, description=progress.message, total=progress.total_bytes or None, completed=progress.done_bytes
+            )
+
+        yield report
+
+
+def _print_summary(data: Dataset) -> None:
+    from traceparse.summary import summarise
+
+    lines = summarise(data)
+    width = max(len(label) for label, _ in lines)
+    for label, text in lines:
+        click.echo(f"{label:<{width}}  {printable(text)}")

@@ -1,0 +1,49 @@
+"""How rows and strangers' text reach a terminal or a pipe. Computes nothing."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def printable(text: str) -> str:
+    """Text of strangers on a terminal: control characters would be obeyed, so they are shown instead."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def print_rows(rows: pl.DataFrame, fmt: str) -> None:
+    """Print rows to stdout: ``table`` for a reader, ``csv``, ``jsonl`` or ``parquet`` for a program."""
+    import polars as pl
+
+    if fmt == "parquet":
+        rows.write_parquet(sys.stdout.buffer)
+    elif fmt == "jsonl":
+        rows.write_ndjson(sys.stdout.buffer)
+    elif fmt == "csv":
+        lists = [name for name, kind in rows.schema.items() if isinstance(kind, pl.List)]
+        rows.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(sys.stdout.buffer)
+    else:
+        texts = [name for name, kind in rows.schema.items() if kind == pl.String]
+        shown = (
+            rows.with_columns(pl.col(texts).map_elements(printable, return_dtype=pl.String, skip_nulls=True))
+            if rows.height
+            else rows
+        )
+        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=_width(), fmt_str_lengths=60, tbl_hide_dataframe_shape=True,
+                       tbl_hide_column_data_types=True, fmt_float="mixed", tbl_formatting="NOTHING"):  # fmt: skip
+            click.echo(str(shown))
+
+
+def _width() -> int:
+    return max(shutil.get_terminal_size((160, 24)).columns, 80)
+
+
+def printable_lines(text: str) -> str:
+    """`printable` for text of several lines: line ends and tabs stay."""
+    return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)
