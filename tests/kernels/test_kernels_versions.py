@@ -264,3 +264,13 @@ def test_final_files_and_diff() -> None:
 def test_a_missing_side_file_text_is_told() -> None:
     table = replay(RunBuilder().write(f"{ROOT}/kern.cu", CUDA + "\n… +40 more lines").write(SOLUTION, LOADER).frames())
     assert final_files(table).missing == ["kern.cu"]
+
+
+def test_long_hostile_words_are_read_in_linear_time() -> None:
+    blob = "QE9/a-b./" * 40_000  # quadratic patterns would take hours on it
+    found = rows(
+        RunBuilder()
+        .write(SOLUTION, A + f"# {blob}\n")
+        .bash(f"echo {blob} | base64 -d > x.bin; python -c \"open('y').write('{blob}')\"")
+    )
+    assert len(found) == 1

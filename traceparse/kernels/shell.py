@@ -39,7 +39,8 @@ _WRAPPERS = frozenset(
 _WITH_VALUE = frozenset(("-n", "--with", "-k", "-s", "-p", "--python", "-i", "-o", "--project", "--directory", "-w"))
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_LITERAL_FILE = re.compile(r"""['"]?([\w./~-]*[\w-]\.(?:py|cuh?|cpp|h|hpp|ptx))\b""")
+# Begins only where a word begins, so that long words cost linear time; the same holds for the patterns elsewhere.
+_LITERAL_FILE = re.compile(r"""(?<![\w./~-])([\w./~-]*[\w-]\.(?:py|cuh?|cpp|h|hpp|ptx))\b""")
 
 
 class Shell:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+\.?([\w.]+)[ \t]+import|import[ \t]+([\w. \t,]+))", re.MULTILINE)
-_NAMED = re.compile(r"\b[\w-]+\.(?:cuh?|cpp|cc|cxx|c|hpp|hip|h|ptx|py)\b")
+_NAMED = re.compile(r"(?<![\w-])[\w-]+\.(?:cuh?|cpp|cc|cxx|c|hpp|hip|h|ptx|py)\b")
 _GLOB = re.compile(r"\*\.(cuh?|cpp|ptx|py)\b")
 _COMMENT = re.compile(r"^[ \t]*(?:#(?![ \t]*include)|//).*$", re.MULTILINE)
 

@@ -144,7 +144,10 @@ def problem_folder(run: dict[str, Any], calls: list[dict[str, Any]], arguments: 
         return str(cwd)
     if not names:
         return cwd
-    pattern = re.compile(r"(/[^\s'\"`;:*?<>|(){}\\]*?/(?:" + "|".join(map(re.escape, names)) + r"))(?=[/\s'\"`;)&|]|$)")
+    # An absolute path begins where a word or a value begins; so a long word costs linear time.
+    pattern = re.compile(
+        r"(?<![\w./~+-])(/[^\s'\"`;:*?<>|(){}\\]*?/(?:" + "|".join(map(re.escape, names)) + r"))(?=[/\s'\"`;)&|]|$)"
+    )
     counts: Counter[str] = Counter()
     for call, given in zip(calls, arguments, strict=True):
         for value in (call["file_path"], call["command"], given.get("workdir"), given.get("raw")):
