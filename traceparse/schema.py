@@ -319,10 +319,12 @@ design: i64? design that ran
 framework: str? framework of the version that ran
 score: f64 the figure printed
 checked: str same_version, later, failed or never; the first two count towards best
-n_repeats: i64 benchmarks of this version
+n_repeats: i64 benchmarks of this version, or of versions with the same text
 score_median: f64 median over the benchmarks of this version
-best_score: f64? best counting score so far
-delta_best: f64? gain of best_score against the step before
+score_low: f64? lowest of them
+score_high: f64? highest of them
+best_score: f64? best score_median that counts so far
+delta_best: f64? gain of best_score against the step before; the first one gains from 0
 cum_spend_tokens: i64? spend up to this observation
 delta_spend_tokens: i64? spend since the step before
 cum_s: f64? time up to this observation
@@ -339,7 +341,7 @@ _MARK_MEANING = {
     "to_95": "first counting score at 95 % of the final best",
     "to_99": "first counting score at 99 % of the final best",
     "frugal_stop": "first observation within 1 % of the final best",
-    "overspend": "what came after the frugal stop",
+    "overspend": "what came after the frugal stop (its turn: how many turns)",
 }
 _MARK_COLUMNS = "\n".join(
     f"{mark}_{part}: {kind} {_MARK_MEANING[mark]}: {what}"
@@ -361,7 +363,7 @@ ROI_RUNS = _table(
 trace_id: str key of the run
 {_MARK_COLUMNS}
 final_score: f64? last counting score
-best_score: f64? best counting score
+best_score: f64? best counting score_median
 score_per_mtok: f64? best score per million spend tokens
 area: f64? area under best score over spend, both normalised to 0..1
 n_designs: i64 designs begun

@@ -1,0 +1,139 @@
+"""A run in words: every clause of a full run, and no clause whose figure is unknown."""
+
+from __future__ import annotations
+
+import pytest
+from roi_frames import at, kernels, rows, runs, scores, the_run, turns
+
+from traceparse.metrics.narrate import paragraph
+from traceparse.metrics.roi import ladder, summarise_run
+from traceparse.tables import Frames
+
+
+def told(**tables: object) -> str:
+    frames = the_run(**tables)  # type: ignore[arg-type]
+    frames["roi"] = ladder(frames)
+    frames["roi_runs"] = summarise_run(frames, frames["roi"])
+    return paragraph(frames)
+
+
+def phases() -> object:
+    shares = (("profiling", 0.1), ("writing", 0.3), ("tuning", 0.35), ("writing", 0.05), ("tuning", 0.2))
+    return rows("phases", *({"trace_id": "t", "segment": n, "phase": phase, "first_turn": n, "last_turn": n, "n_turns": 1, "share_turns": 0.2,
+                             "share_spend": share, "evidence": ""} for n, (phase, share) in enumerate(shares)))  # fmt: skip
+
+
+FULL = {
+    "kernels": kernels("a", "b", "a", "c", designs=[0, 0, 0, 1]),
+    # 0.30 and 0.33 of one text (median 0.315); then 0.40; then 0.402, within 1 % of which 0.40 was: 0.402 / 0.40 = 1.005.
+    "scores": scores(
+        ("check", 2, 1, 0),
+        (2, 0.30, 0),
+        (3, 0.33, 0),
+        ("check", 5, 1, 1),
+        (5, 0.40, 1),
+        ("check", 8, 1, 3),
+        (8, 0.402, 3),
+    ),
+    "phases": phases(),
+}
+
+
+def test_a_full_run() -> None:
+    found = told(
+        **FULL, runs=runs(lock_wait_s=120.0, board_score=0.401, board_correct=True, verdict="clean", correct=True)
+    )
+    assert found == (
+        "m in claude worked on 01_fp8_gemm for the H100 PCIe: 10 turns, 10,000 output tokens and 17 min, 2 min of it waiting for the GPU. "
+        "Its first correct score, 0.3000 of peak, stands at 30 % of its tokens, 30 % of the clock before it. "
+        "Its best is 0.4020 of peak, within 1 % of it from 60 % of the tokens on. "
+        "The last 40 % of the tokens bought 0.5 %. "
+        # 0.33 less 0.30 over their median 0.315
+        "Benchmarks of one and the same text differ by up to 9.5 %. "
+        "The solution has 4 versions in 2 designs (triton); 1 change went back to an earlier text. "
+        "10 % of its tokens went into profiling, 35 % into writing and 55 % into tuning. "
+        "50 % of its turns have no text for a reader. "
+        "Published: 0.4010 of peak, correct, verdict clean."
+    )
+
+
+def test_inferred_figures_say_so() -> None:
+    assert "10,000 output tokens (estimated from the visible text)" in told(runs=runs(spend_basis="estimated"))
+    found = told(**FULL, runs=runs(spend_basis="estimated", elapsed_basis="board"))
+    assert "at 30 % of its estimated tokens" in found
+    assert "17 min (a published time)" in found
+    assert "(a published total, spread over the turns)" in told(runs=runs(spend_basis="scaled"))
+    assert "17 min (by clocks printed in the outputs)" in told(runs=runs(elapsed_basis="anchored"))
+
+
+def anchors(*given: tuple[int, float, str]) -> object:
+    return rows("clock", *({"anchor": n, "record": record, "at": at(seconds), "kind": kind, "bound": "exact", "zone_basis": "UTC", "used": True, "text": ""}
+                           for n, (record, seconds, kind) in enumerate(given)), trace_id="t")  # fmt: skip
+
+
+def test_an_anchored_clock_is_about_and_between_its_readings() -> None:
+    """The first score stands in record 29, after a reading at 250 s and before one at 450 s of 1,000."""
+    clock = anchors((0, 0, "start"), (25, 250, "date"), (41, 450, "date"), (99, 1000, "board total"))
+    found = told(**FULL, clock=clock, runs=runs(time_basis="anchored"))
+    assert "about 30 % of the clock before it, between the readings at 25 % and 45 %." in found
+    close = anchors((0, 0, "start"), (25, 300, "date"), (41, 304, "date"))
+    assert "about 30 % of the clock before it." in told(**FULL, clock=close, runs=runs(time_basis="anchored"))
+    assert "clock" not in told(**FULL, clock=clock, runs=runs(time_basis="scaled"))
+
+
+def test_a_speed_up_is_said_as_one() -> None:
+    found = told(
+        kernels=kernels("a"),
+        scores=scores(("check", 9, 1, 0), (9, 14.3845, 0), metric="speedup"),
+        runs=runs(bench="mega", board_score=18.72),
+    )
+    assert "Its first correct score, 14.38×, stands at 100 % of its tokens" in found
+    assert "The last" not in found  # nothing came after it
+    assert found.endswith("Published: 18.72×.")
+
+
+def test_a_worse_ending_and_a_failing_check_are_told() -> None:
+    steps = scores(("check", 1, 1, 0), (1, 0.40, 0), ("check", 4, 1, 1), (4, 0.36, 1), ("check", 8, 0, 2))
+    found = told(kernels=kernels("a", "b", "c"), scores=steps, runs=runs(correct=False))
+    assert "The last 80 % of the tokens bought nothing more." in found
+    assert "The last correct score, 0.3600 of peak, lies 10 % below." in found  # 0.36 / 0.40
+    assert "The last official check in the trace fails." in found
+
+
+def test_scores_that_do_not_count() -> None:
+    assert "The trace shows no official score." in told()
+    assert "It shows 1 official score, none of a version that passes its check." in told(
+        kernels=kernels("a"), scores=scores((1, 0.4, 0))
+    )
+
+
+def test_a_cut_log_and_a_failed_cell() -> None:
+    found = told(kernels=kernels(None), runs=runs(board_correct=False, failure_reason="check_timeout"))
+    assert "The solution has 1 version in 1 design (triton), as far as the log shows." in found
+    assert found.endswith("Published as failed: check_timeout.")
+
+
+def test_unknown_figures_leave_their_clause_out() -> None:
+    bare = runs(
+        model=None,
+        harness=None,
+        problem=None,
+        gpu=None,
+        spend_tokens=None,
+        spend_basis=None,
+        elapsed_s=None,
+        elapsed_basis=None,
+        cost_usd=None,
+        n_turns=10,
+    )
+    found = told(**FULL | {"phases": rows("phases")}, runs=bare, turns=turns([None] * 10, seconds=None, usd=None))
+    assert found.startswith(
+        "An unnamed model worked: 10 turns. Its first correct score, 0.3000 of peak, stands in turn 3 of 10. Its best is 0.4020 of peak. Benchmarks"
+    )
+    assert "None" not in found
+
+
+@pytest.mark.parametrize("frames", [{"runs": runs()}, {"runs": runs(n_turns=0), "turns": turns([])}])
+def test_tables_that_are_missing_are_not_told_of(frames: Frames) -> None:
+    assert paragraph(frames).count(".") == 1
+    assert "score" not in paragraph(frames)
