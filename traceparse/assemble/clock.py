@@ -50,18 +50,17 @@ def turn_times(trace: Trace, responses: list[Response], calls: list[Call]) -> li
         following[response.agent] = begins[response.turn] or following[response.agent]
     spent: dict[int, tuple[float, float]] = {}
     for call in calls:
-        tool, wait = _call_seconds(trace, call)
+        seconds, waited = _call_seconds(trace, call)
         before = spent.get(call.turn, (0.0, 0.0))
-        if tool is not None:
-            spent[call.turn] = (max(before[0], tool), before[1] + wait)
+        if seconds is not None:
+            spent[call.turn] = (max(before[0], seconds), before[1] + waited)
     rows = []
     for response, begin, end in zip(responses, begins, ends, strict=True):
         if begin is None:
             rows.append(TurnTime(None, None, None, None, None, None))
             continue
         duration = max((end - begin).total_seconds(), 0.0) if end is not None else None
-        worked: tuple[float | None, float | None] = spent.get(response.turn, (None, None))
-        tool, wait = worked
+        tool, wait = spent.get(response.turn, (None, None))
         model = max(duration - tool, 0.0) if duration is not None and tool is not None else None
         rows.append(TurnTime(begin, (begin - start).total_seconds(), duration, model, tool, wait))
     return rows

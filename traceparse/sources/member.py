@@ -77,7 +77,9 @@ class ArchiveEntry(msgspec.Struct, frozen=True):
     refusal: str | None = None
 
 
-AGENT_HOMES = frozenset({".claude", ".codex", ".cursor", ".factory", ".gemini", ".grok", ".kimi", ".local", ".opencode"})
+AGENT_HOMES = frozenset(
+    {".claude", ".codex", ".cursor", ".factory", ".gemini", ".grok", ".kimi", ".local", ".opencode"}
+)
 """Hidden folders that are read all the same: harnesses keep their session logs there, run folders archive them so."""
 
 
@@ -86,7 +88,9 @@ def is_hidden(path: str) -> bool:
 
     It is where a part of it starts with a dot, but for the homes of agents, or is a known rubbish folder.
     """
-    return any((part.startswith(".") and part not in AGENT_HOMES) or part in _RUBBISH_FOLDERS for part in path.split("/"))
+    return any(
+        (part.startswith(".") and part not in AGENT_HOMES) or part in _RUBBISH_FOLDERS for part in path.split("/")
+    )
 
 
 def is_lfs_pointer(head: bytes, n_bytes: int) -> bool:

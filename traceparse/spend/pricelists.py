@@ -6,7 +6,7 @@ substrings, is not used, and it never updates over the network) and `overrides.t
 
 from __future__ import annotations
 
-import datetime  # noqa: TC003 - msgspec reads the annotations when it decodes overrides.toml
+import datetime
 import re
 import tomllib
 from collections import defaultdict
