@@ -12,16 +12,15 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from traceparse.rerun.child.candidate import Child, fork_candidate
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
 from traceparse.rerun.child.landing import Landing, room_for
 from traceparse.rerun.child.metric import Comparison, compare, compare_indices, index_outputs, rms, tolerance_for
@@ -51,10 +50,11 @@ class Judge:
             ``shapes``, ``tolerance``, ``limits`` (start, build, call, time in seconds), ``flush_bytes``, ``count``,
             ``profile``.
         parent: Channel for events.
+        child: The candidate's process.
     """
 
-    def __init__(self, order: Message, parent: Wire):
-        self.order, self.parent = order, parent
+    def __init__(self, order: Message, parent: Wire, child: Child):
+        self.order, self.parent, self.child, self.wire = order, parent, child, child.wire
         self.device = torch.device(order["device"])
         self.limits: dict[str, float] = order["limits"]
         self.reference = load_module(Path(order["deck"]) / "reference.py", "reference")
@@ -62,8 +62,6 @@ class Judge:
         if self.device.type == "cuda":
             torch.zeros(1, device=self.device)
             self.runtime = CudaRuntime()
-        self.process: subprocess.Popen[bytes] | None = None
-        self.wire: Wire | None = None
         self.landing: Landing | None = None
         self.model: Any = None
         self.shape_at = -1
@@ -74,7 +72,8 @@ class Judge:
     def run(self) -> None:
         """Carry the order out; events tell the parent everything."""
         try:
-            self._spawn()
+            flush, folder = self.order["flush_bytes"], self.order["candidate"]
+            self.wire.send({"folder": folder, "device": self.order["device"], "flush_bytes": flush})
             self._smoke()
             self.parent.send({"event": "hello", **self._ask("hello", "start")})
             # Compiling needs no device: others may time meanwhile.
@@ -103,29 +102,8 @@ class Judge:
 
     # --- the candidate's process ---------------------------------------------------------------------------------------
 
-    def _spawn(self) -> None:
-        mine, theirs = socket.socketpair()
-        boot = Path(__file__).with_name("boot.py")
-        arguments = [
-            str(theirs.fileno()),
-            self.order["candidate"],
-            self.order["device"],
-            str(self.order["flush_bytes"]),
-        ]
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", str(boot), "candidate", *arguments],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
-        self.wire = Wire(mine)
-
     def _end(self) -> None:
-        if self.process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        self.child.kill()
 
     def _ask(self, operation: str, limit: str, *, tolerate: bool = False, **arguments: Any) -> Message:
         """Ask the candidate's process.
@@ -139,8 +117,6 @@ class Judge:
         Raises:
             Stop: It raised, ended, hung, or wrote what no honest process writes.
         """
-        if self.wire is None:
-            raise RuntimeError("the candidate's process is not started")
         try:
             reply = self.wire.ask(operation, self.limits[limit], **arguments)
         except WireError as error:
@@ -152,11 +128,10 @@ class Judge:
         return reply
 
     def _obituary(self, error: WireError) -> str:
-        if error.kind != "closed" or self.process is None:
+        if error.kind != "closed":
             return str(error)
-        try:
-            code = self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
+        code = self.child.wait(10.0)
+        if code is None:
             return "the process closed its private channel and went on"
         if code < 0:
             return f"the process was killed by {signal.Signals(-code).name}"
@@ -456,11 +431,13 @@ def _nudged(value: torch.Tensor) -> torch.Tensor:
 
 def main(arguments: list[str]) -> None:
     """``judge FD``: the order is the first message on the channel."""
-    parent = Wire(socket.socket(fileno=int(arguments[0])))
-    os.set_inheritable(int(arguments[0]), False)
+    descriptor = int(arguments[0])
+    child = fork_candidate(close=descriptor)
+    parent = Wire(socket.socket(fileno=descriptor))
+    os.set_inheritable(descriptor, False)
     if sys.platform == "linux":
         # Other processes of the same user, the candidate's among them, can then neither trace this one nor read its memory.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     order = parent.receive(60)
     sys.path.insert(0, order["deck"])
-    Judge(order, parent).run()
+    Judge(order, parent, child).run()
