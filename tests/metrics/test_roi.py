@@ -110,15 +110,16 @@ def test_reverts_are_returns_and_named_ones() -> None:
     assert (found["n_reverts"], found["n_designs"]) == (2, 2)
 
 
-def test_cut_texts_are_repeats_only_without_a_change_between() -> None:
-    """The log cut the text of version 0. A program whose text it lost says that it edited the file between the benchmarks."""
+@pytest.mark.parametrize("said", ["patched solution.py", ""])
+def test_cut_texts_are_repeats_only_without_a_change_between(said: str) -> None:
+    """The log cut the text of version 0. Between the benchmarks a program ran whose text it lost; it may have edited the file."""
     found = scores(("check", 1, 1, 0), (1, 0.30, 0), (5, 0.40, 0), (7, 0.42, 0))
     calls = rows("tool_calls", {
         "trace_id": "t", "call": 0, "turn": 3, "agent": "main", "file": 0, "record": 31, "result_record": 32, "result_block": 0, "name": "Bash",
         "tool": "shell", "command": "python3 - <<'EOF'", "input_json": '{"command": "python3 - <<\'EOF\'"}', "is_error": False, "truncated": False,
     })  # fmt: skip
     blocks = rows("blocks", {"trace_id": "t", "block": 0, "file": 0, "record": 32, "turn": 3, "role": "tool", "kind": "tool_result", "agent": "main",
-                             "text": "patched solution.py", "n_chars": 19, "truncated": False})  # fmt: skip
+                             "text": said, "n_chars": len(said), "truncated": False})  # fmt: skip
     seen = the_run(kernels=kernels(None), scores=found)
     assert ladder(seen)["n_repeats"].to_list() == [3, 3, 3]
     changed = seen | {"tool_calls": calls, "blocks": blocks}
@@ -228,6 +229,24 @@ def test_one_turn_without_kernels() -> None:
     )
     found = summed(frames)
     assert (found["overspend_turn"], found["overspend_tokens"], found["area"], found["n_designs"]) == (0, 0, 0.0, 0)
+
+
+def test_without_a_version_only_one_result_repeats() -> None:
+    """Two benchmarks in the result of turn 1 and one in turn 3, each with its check; no kernel is known."""
+    found = [("check", 1, 1, None), (1, 0.2, None), (1, 0.4, None), ("check", 3, 1, None), (3, 0.5, None)]
+    roi = ladder(the_run(scores=scores(*found)))
+    assert roi["n_repeats"].to_list() == [2, 2, 1]
+    assert roi["best_score"].to_list() == pytest.approx([0.3, 0.3, 0.5])
+
+
+def test_a_benchmark_that_gives_0_measured_nothing() -> None:
+    found = [("check", 0, 1, 0), (1, 0.0, 0), (2, 0.4, 0), (3, 0.0, 0)]
+    frames = the_run(kernels=kernels("a"), scores=scores(*found))
+    roi = ladder(frames)
+    assert roi["score"].to_list() == [0.0, 0.4, 0.0]
+    assert roi["n_repeats"].to_list() == [1, 1, 1]
+    assert roi["best_score"].to_list() == [None, 0.4, 0.4]
+    assert (summed(frames)["first_correct_turn"], summed(frames)["final_score"]) == (2, 0.4)
 
 
 def test_a_figure_that_is_no_number_is_no_step() -> None:

@@ -5,13 +5,16 @@ Pure; makes no scores and no kernels. Definitions: ROI, DESIGN §3. Three decisi
 - **A version's worth is the median of its benchmarks.** One text timed twice differs by several per cent. So `best_score` is the
   best median so far, and a step gains only where another text's median beats it; what was printed stays in `score`.
 - **Benchmarks are repeats where the text was the same**: of one version, or of versions whose texts are equal (a revert). Where
-  the log cut the text, two benchmarks are repeats only if no change that it shows lies between them.
+  the log cut the text, two benchmarks are repeats only if nothing between them changed the file or may have: no program whose
+  text the log lost. Where no version is known, only figures of one result are.
+- **A score of 0 is no measurement.** A benchmark prints it when it could not finish; it is a step, but counts for nothing.
 - **The first score that counts is gained from 0**, so the gains of a run sum to its best.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from itertools import accumulate
@@ -30,6 +33,9 @@ FRUGAL = 0.99
 
 _MARKS = {"first_correct": 0.0, "to_90": 0.90, "to_95": 0.95, "to_99": FRUGAL, "frugal_stop": FRUGAL}
 """Marks of `roi_runs` by the share of the final best that reaches them."""
+
+_LOST_PROGRAM = re.compile(r"(?:<<-?\s*['\"]?\w+['\"]?|-c\s+['\"]|… \+\d+ more lines?|\(\d+ more chars\))\s*\Z")
+"""A command that ends where its program should begin: the log cut the text, which may have rewritten any file."""
 
 _SLACK = 1e-9
 """Relative; keeps a score that is exactly at a threshold from falling below it by rounding."""
@@ -65,7 +71,7 @@ def ladder(frames: Frames) -> pl.DataFrame:
     spent: int | None = 0
     for step, (row, text) in enumerate(zip(found, texts, strict=True)):
         worth, before = median(timed[text]), best
-        if row["checked"] in COUNTS:
+        if row["checked"] in COUNTS and worth > 0:
             best = worth if best is None else max(best, worth)
         delta = best - (before or 0.0) if best is not None else None
         spend = progress.spend.get(row["turn"])
@@ -105,7 +111,7 @@ def summarise_run(frames: Frames, roi: pl.DataFrame) -> pl.DataFrame:
         values |= _mark(name, _first(steps, share * best) if best is not None else None, total)
     stop = _first(steps, FRUGAL * best) if best is not None else None
     values |= _overspend(stop, run, frames["turns"])
-    counting = [step["score"] for step in steps if step["checked"] in COUNTS]
+    counting = [step["score"] for step in steps if step["checked"] in COUNTS and step["score"] > 0]
     values["final_score"] = counting[-1] if counting else None
     values["score_per_mtok"] = best / (total / 1e6) if best is not None and total else None
     values["area"] = _area(steps, best, total)
@@ -226,17 +232,33 @@ class _Kernels:
 
 def _texts(found: list[dict[str, Any]], frames: Frames, kernels: _Kernels) -> list[Hashable]:
     """For each observation what tells its text from others'; equal where the same text ran."""
-    unseen: list[tuple[int, int]] = []
     versions = [row["kernel_version"] for row in found]
     doubtful = any(version not in kernels.whole and versions.count(version) > 1 for version in versions)
-    if doubtful and {"tool_calls", "blocks"} <= set(frames):
-        unseen = [(change.turn, change.record) for change in work(frames).changes if change.version is None]
+    unseen = _unseen_changes(frames) if doubtful else set()
     texts: list[Hashable] = []
     for row in found:
-        whole = kernels.whole.get(row["kernel_version"])
-        passed = sum(place < (row["turn"], row["record"]) for place in unseen)
-        texts.append(whole if whole is not None else (row["kernel_version"], row["solution_version"], passed))
+        version = row["kernel_version"]
+        if row["value"] <= 0:
+            texts.append(("obs", row["obs"]))
+        elif version is None:
+            texts.append(("record", row["turn"], row["record"]))
+        elif version in kernels.whole:
+            texts.append(kernels.whole[version])
+        else:
+            passed = sum(place < (row["turn"], row["record"]) for place in unseen)
+            texts.append((version, row["solution_version"], passed))
     return texts
+
+
+def _unseen_changes(frames: Frames) -> set[tuple[int, int]]:
+    """(turn, record) of the calls that changed the solution without a row in `kernels`, or may have."""
+    if not {"tool_calls", "blocks"} <= set(frames):
+        return set()
+    seen = {(change.turn, change.record) for change in work(frames).changes if change.version is None}
+    shell = frames["tool_calls"].filter(pl.col("tool") == "shell").select("turn", "record", "command")
+    return seen | {
+        (turn, record) for turn, record, command in shell.iter_rows() if command and _LOST_PROGRAM.search(command)
+    }
 
 
 class _Progress:
