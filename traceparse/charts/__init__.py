@@ -5,6 +5,9 @@ gives a notebook the report's look.
 """
 
 from traceparse.charts.fields import encoded, source, verified
+from traceparse.charts.ladder import framework_dates, ladder_in_phases, lines_score, step_gains
+from traceparse.charts.notebook import in_notebook
+from traceparse.charts.phases import pace, phase_activity, phase_measures, phase_stack
 from traceparse.charts.score import budget_curves, pareto, score_ladder
 from traceparse.charts.spend import content_kinds, coverage, spend_by_phase, spend_strip, tool_tokens
 from traceparse.charts.trace import context_size, part_bars, phase_strip, turn_timeline
@@ -15,13 +18,22 @@ __all__ = [
     "context_size",
     "coverage",
     "encoded",
+    "framework_dates",
+    "in_notebook",
+    "ladder_in_phases",
+    "lines_score",
+    "pace",
     "pareto",
     "part_bars",
+    "phase_activity",
+    "phase_measures",
+    "phase_stack",
     "phase_strip",
     "score_ladder",
     "source",
     "spend_by_phase",
     "spend_strip",
+    "step_gains",
     "tool_tokens",
     "turn_timeline",
     "verified",

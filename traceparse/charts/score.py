@@ -98,11 +98,11 @@ def score_ladder(
     Raises:
         UsageError: The frame lacks a column.
     """
-    title, fmt = {
-        "cum_spend_tokens": ("spend so far, output tokens", "~s"),
-        "cum_s": ("seconds since the start", ",d"),
-        "cum_usd": ("cost so far, USD", "$,.2f"),
-        "step": ("benchmark", "d"),
+    field, title, fmt = {
+        "cum_spend_tokens": ("cum_spend_tokens", "spend so far, output tokens", theme.TOKENS),
+        "cum_s": ("minutes", "minutes since the start", "format(datum.value, ',')"),
+        "cum_usd": ("cum_usd", "cost so far, USD", "format(datum.value, '$,.2f')"),
+        "step": ("step", "benchmark", "format(datum.value, 'd')"),
     }[over]
     columns = tuple(
         dict.fromkeys(
@@ -122,7 +122,11 @@ def score_ladder(
     drawn = roi.drop_nulls([over])
     colours, shapes = theme.shapes(theme.CHECKED, drawn["checked"].unique().to_list())
     base = alt.Chart(source(drawn, *columns), width="container", height=height)
-    x = alt.X(f"{over}:Q", title=title, axis=alt.Axis(format=fmt, tickCount=6))
+    if over == "cum_s":
+        base = base.transform_calculate(minutes="datum.cum_s / 60")
+    scale = alt.Scale(zero=over != "step", nice=False, padding=6)
+    x = alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=fmt, tickCount=6))
+    legend = alt.Legend(labelExpr="replace(datum.label, '_', ' ')")
     line = (
         base.transform_filter("isValid(datum.best_score)")
         .mark_line(interpolate="step-after", color=theme.colour("ink"), strokeWidth=1.6)
@@ -131,8 +135,8 @@ def score_ladder(
     points = base.mark_point(size=70, opacity=0.85, cursor="pointer").encode(
         x=x,
         y=alt.Y("score:Q", title="score"),
-        color=alt.Color("checked:N", scale=colours, title="check"),
-        shape=alt.Shape("checked:N", scale=shapes, title="check"),
+        color=alt.Color("checked:N", scale=colours, title="check", legend=legend),
+        shape=alt.Shape("checked:N", scale=shapes, title="check", legend=legend),
         tooltip=[
             alt.Tooltip("score:Q", format=".4~f"),
             alt.Tooltip("best_score:Q", title="best so far", format=".4~f"),

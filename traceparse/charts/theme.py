@@ -20,9 +20,9 @@ COLOURS: dict[str, tuple[str, str]] = {
     "vermilion": ("#c9500a", "#f07f45"),
     "grey": ("#8b929b", "#7d8691"),
     "faint": ("#c9ced4", "#454d56"),
-    "sure": ("#0b4f86", "#8ecbff"),
-    "likely": ("#3f88c0", "#4a8cc4"),
-    "guess": ("#9cc3e0", "#2f5a80"),
+    "sure": ("#08406f", "#b3dcff"),
+    "likely": ("#2f7ab5", "#5da3dc"),
+    "guess": ("#7fb2d9", "#3a6f9f"),
     "ink": ("#1c2126", "#e6e9ec"),
     "muted": ("#59626d", "#a0a9b4"),
     "rule": ("#e2e5e8", "#2c3238"),
@@ -61,7 +61,7 @@ GPUS = {
     "h200": ("purple", "diamond"),
     "b200": ("orange", "triangle-down"),
     "rtx3090": ("vermilion", "cross"),
-    "unknown": ("grey", "stroke"),
+    "unknown": ("grey", "triangle-right"),
 }
 """GPU key → (colour, shape)."""
 
@@ -110,7 +110,7 @@ def config() -> dict[str, Any]:
     return {
         "background": "transparent",
         "font": FONT,
-        "view": {"stroke": None, "continuousHeight": 260, "continuousWidth": 520},
+        "view": {"triangle-right": None, "continuousHeight": 260, "continuousWidth": 520},
         "axis": {
             "labelColor": muted,
             "titleColor": muted,
@@ -139,7 +139,7 @@ def config() -> dict[str, Any]:
             "direction": "horizontal",
             "symbolSize": 80,
             "symbolType": "circle",
-            "columns": 4,
+            "columns": 3,
             "labelLimit": 150,
             "title": None,
             "offset": 8,
@@ -168,7 +168,7 @@ def scale(names: dict[str, str], present: list[str]) -> alt.Scale:
 def shapes(names: dict[str, tuple[str, str]], present: list[str]) -> tuple[alt.Scale, alt.Scale]:
     """Scales of colour and shape over the values that occur, so that neither has to be told by colour alone."""
     domain = [name for name in names if name in present] + sorted(set(present) - set(names))
-    pairs = [names.get(name, ("grey", "stroke")) for name in domain]
+    pairs = [names.get(name, ("grey", "triangle-right")) for name in domain]
     return alt.Scale(domain=domain, range=[colour(c) for c, _ in pairs]), alt.Scale(
         domain=domain, range=[s for _, s in pairs]
     )

@@ -47,6 +47,9 @@ def dataset_page(data: Dataset) -> str:
     )
 
 
+_SURER = ("reported", "scaled", "estimated", "unknown")
+
+
 def headline(runs: pl.DataFrame, boards: list[dict[str, Any]]) -> dict[str, Any]:
     """Who leads, at what spend, how sure, in figures for the first sentence.
 
@@ -55,14 +58,15 @@ def headline(runs: pl.DataFrame, boards: list[dict[str, Any]]) -> dict[str, Any]
         boards: As `views.leaders` gives them.
 
     Returns:
-        ``kind``: ``none`` (no score), ``one`` (one board; ``board``) or ``many`` (``names`` of the models with most leads, ``leads``,
+        ``kind``: ``none`` (no score), ``one`` (at most one board on which two models have a score; ``board``) or ``many``
+        (``names`` of the models with most leads, ``leads``,
         ``contested`` boards on which two models have a score); ``spend`` bases of the leading runs by number, ``sources`` of their scores.
     """
     now = views.current(boards)
     bases = Counter(board["spend_basis"] or "unknown" for board in now)
     sources = Counter(board["score_source"].split(",")[0] for board in now)
     known = {
-        "spend": bases.most_common(),
+        "spend": sorted(bases.items(), key=lambda item: _SURER.index(item[0])),
         "sources": dict(sources),
         "n_scored": runs["shown_score"].count(),
         "n_runs": runs.height,
@@ -71,8 +75,8 @@ def headline(runs: pl.DataFrame, boards: list[dict[str, Any]]) -> dict[str, Any]
     if not now:
         return known | {"kind": "none"}
     contested = [board for board in now if board["second"]]
-    if len(now) == 1 or not contested:
-        return known | {"kind": "one", "board": max(now, key=lambda board: board["n_scored"])}
+    if len(contested) <= 1:
+        return known | {"kind": "one", "board": max(contested or now, key=lambda board: board["n_scored"])}
     wins = Counter(board["model"] for board in contested)
     most = max(wins.values())
     return known | {
@@ -109,9 +113,13 @@ def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
 def _matrix(boards: list[dict[str, Any]]) -> dict[str, Any]:
     """The current boards as a table of problems by GPU."""
     now = views.current(boards)
+    present = {board["gpu"] for board in now}
     return {
         "problems": list(dict.fromkeys(board["problem"] for board in now)),
-        "gpus": [gpu for gpu in (*facts.GPUS, "unknown") if any(board["gpu"] == gpu for board in now)],
+        "gpus": [
+            *(gpu for gpu in facts.GPUS if gpu in present),
+            *sorted(present - set(facts.GPUS), key=lambda gpu: (gpu == "unknown", gpu)),
+        ],
         "cells": {(board["problem"], board["gpu"]): board for board in now},
     }
 

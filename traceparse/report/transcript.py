@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import Any
 
@@ -126,7 +127,9 @@ def _arguments(text: str) -> list[tuple[str, str]]:
 def show_command(trace_id: str, block: int) -> str:
     """The command that prints a whole block; safe to paste whatever the trace is called."""
     where = "trace_id = '" + trace_id.replace("'", "''") + f"' AND block = {block}"
-    return f"traceparse show blocks --where {shlex.quote(where)} --columns text --fmt jsonl"
+    # Double quotes read better round the single ones of SQL, where nothing in the name means something to a shell.
+    quoted = f'"{where}"' if re.fullmatch(r"[\w ./='@:+,-]+", where, re.ASCII) else shlex.quote(where)
+    return f"traceparse show blocks --where {quoted} --columns text --fmt jsonl"
 
 
 def _preview(entry: dict[str, Any]) -> str:

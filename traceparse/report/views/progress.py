@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 
 _MIN_RUNS = 2
@@ -39,7 +41,7 @@ def budget_curves(
     steps = steps.join(counts, on=by)
     if not steps.height:
         return pl.DataFrame(schema=types)
-    low, high = steps.select(pl.col("cum_spend_tokens").min().log10(), pl.col("cum_spend_tokens").max().log10()).row(0)
+    low, high = (math.log10(end) for end in (min(steps["cum_spend_tokens"]), max(steps["cum_spend_tokens"])))
     budgets = sorted({round(10 ** (low + (high - low) * n / (points - 1))) for n in range(points)})
     rows = []
     for (name,), group in steps.group_by(by):

@@ -145,7 +145,8 @@ def effort_by(runs: pl.DataFrame, turns: pl.LazyFrame, *by: str) -> pl.DataFrame
 
     Returns:
         The columns `by` and ``runs``, ``spend_tokens`` (sum), ``spend_median``, ``turns``, ``turns_median``, ``calls``, ``calls_median``,
-        ``calls_per_turn``, ``error_share`` and ``silent_share`` (0..1), ``cost_usd`` (sum over priced runs) and ``n_priced``; most runs first.
+        ``calls_per_turn``, ``error_share`` and ``silent_share`` (0..1), ``cost_usd`` (sum over priced runs), ``n_priced``;
+        most runs first.
     """
     silent = turns.group_by("trace_id").agg(n_silent=pl.col("silent").sum().cast(pl.Int64)).collect()
     joined = runs.join(silent, on="trace_id", how="left").with_columns(pl.col(*by).fill_null("unknown"))

@@ -1,0 +1,180 @@
+"""Pages in a real browser: nothing is requested, nothing complains, charts have marks, hostile text does nothing, phone width fits."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invented_data import SEEN, dataset, full
+
+from traceparse.report import write_report
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+READY = "html[data-ready=yes]"
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium among the system's programs"),
+]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    data = dataset(folder / "data", full())
+    return {
+        "data": write_report(data, [], folder / "data.html")[0],
+        "run": write_report(data, [SEEN], folder / "run.html")[0],
+    }
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as play:
+        running = play.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield running
+        running.close()
+
+
+class Seen:
+    """A page that was opened, and what it said and asked for meanwhile."""
+
+    def __init__(self, browser: Any, path: Path, width: int, scheme: str):
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.said.append(f"dialog: {dialog.message}"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector(READY, state="attached", timeout=60_000)
+
+
+@pytest.fixture
+def opened(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    contexts = []
+
+    def opener(name: str, width: int = 1440, scheme: str = "light") -> Seen:
+        seen = Seen(browser, pages[name], width, scheme)
+        contexts.append(seen.context)
+        return seen
+
+    yield opener
+    for context in contexts:
+        context.close()
+
+
+FIGURES = {"data": {"coverage", "board-0", "board-1", "spend-model", "spend-harness", "kinds", "tools", "phases"},
+           "run": {"ladder", "ladder-time", "phase-strip", "timeline", "parts"}}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["data", "run"])
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_a_page_opens_quietly_asks_for_nothing_and_fits(
+    opened: Any, pages: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
+    seen = opened(name, width, scheme)
+    assert seen.said == []
+    assert seen.asked == [pages[name].as_uri()]
+    assert seen.page.evaluate("window.pwned") is None
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert seen.page.evaluate(
+        "[...document.querySelectorAll('.chart')].every(c => c.querySelector('svg').getBoundingClientRect().width <= c.clientWidth + 1)"
+    )
+
+
+@pytest.mark.parametrize("name", ["data", "run"])
+def test_every_figure_is_drawn_with_marks_that_can_be_seen(opened: Any, name: str) -> None:
+    page = opened(name).page
+    marks = page.evaluate("""() => Object.fromEntries([...document.querySelectorAll('figure')].map(f => [f.id,
+        [...f.querySelectorAll('.mark-rect path, .mark-symbol.role-mark path, .mark-line path')].filter(m => {
+            const box = m.getBoundingClientRect(), style = getComputedStyle(m);
+            return (box.width > 0 && box.height > 0) && (style.fill !== 'none' || style.stroke !== 'none');
+        }).length]))""")
+    assert set(marks) == FIGURES[name]
+    assert all(count > 0 for count in marks.values()), marks
+
+
+def test_the_timeline_has_one_bar_per_part_of_a_turn(opened: Any) -> None:
+    """Turn 0 wrote prose, turn 1 thought and called the shell, turn 2 wrote a file."""
+    bars = opened("run").page.locator("#timeline .mark-rect.role-mark path")
+    assert bars.count() == 4
+
+
+def test_a_click_on_the_timeline_opens_the_turn(opened: Any) -> None:
+    page = opened("run").page
+    assert page.evaluate("document.getElementById('t2').open") is False
+    page.locator("#timeline .mark-rect.role-mark path").last.click()
+    page.wait_for_selector("#t2[open]")
+    assert page.evaluate("location.hash") == "#t2"
+
+
+def test_the_colours_follow_the_theme_and_the_toggle(opened: Any) -> None:
+    seen = opened("data", scheme="dark")
+    ink = "getComputedStyle(document.querySelector('#coverage .mark-rect.role-mark path')).fill"
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = seen.page.evaluate(f"[{ink}, {paper}]")
+    assert seen.page.evaluate("document.getElementById('theme').title") == "Theme: as the system has it"
+    seen.page.click("#theme")
+    light = seen.page.evaluate(f"[{ink}, {paper}]")
+    assert light[0] != dark[0]
+    assert light[1] == "rgb(252, 252, 251)"
+    seen.page.click("#theme")
+    assert seen.page.evaluate(f"[{ink}, {paper}]") == dark
+
+
+def test_the_runs_table_sorts_and_filters(opened: Any) -> None:
+    page = opened("data").page
+    scores = (
+        "[...document.querySelectorAll('#runs-table tbody tr:not([hidden])')].map(r => r.cells[5].textContent.trim())"
+    )
+    page.click("#runs-table th:nth-child(6) button")
+    assert page.evaluate(scores) == ["0.9000", "0.4000", "0.3000", "0.1000", "–"]
+    page.click("#runs-table th:nth-child(6) button")
+    assert page.evaluate(scores) == ["0.1000", "0.3000", "0.4000", "0.9000", "–"]
+    page.fill("#filter", "BETA claude")
+    sync_api.expect(page.locator("#runs-table-count")).to_have_text("1 of 5")
+    assert page.evaluate(scores) == ["0.3000"]
+    page.fill("#filter", "no such run")
+    page.wait_for_selector("#runs-table-none:not([hidden])")
+    assert page.evaluate(scores) == []
+
+
+def test_the_transcript_is_searched_as_it_is_shown(opened: Any) -> None:
+    page = opened("run").page
+    page.fill("#search", "NEEDLE in")
+    sync_api.expect(page.locator("#found")).to_have_text("1 of 4 entries")
+    assert page.evaluate("[...document.querySelectorAll('#entries > details:not([hidden])')].map(e => e.id)") == ["t2"]
+    assert page.evaluate("CSS.highlights.get('found').size") == 1
+    page.fill("#search", "not in there")
+    page.wait_for_selector("#nothing:not([hidden])")
+
+
+def test_a_tip_explains_a_basis_inside_the_window(opened: Any) -> None:
+    page = opened("data", 390).page
+    page.locator("#leaders .b-estimated").first.hover()
+    page.wait_for_selector("#tip:not([hidden])")
+    box = page.evaluate(
+        "(() => { const b = document.getElementById('tip').getBoundingClientRect(); return [b.left, b.right]; })()"
+    )
+    assert box[0] >= 0
+    assert box[1] <= 390
+    assert "o200k_base" in page.inner_text("#tip")
