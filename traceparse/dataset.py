@@ -165,8 +165,8 @@ class Dataset:
         """
         runs = self.table("runs")
         ids: list[str] = runs["trace_id"].to_list()
-        exact = [t for t, r in zip(ids, runs["run_id"], strict=True) if run in (t, r)]
-        found = exact or [t for t in ids if run in t]
+        by_run_id = [t for t, r in zip(ids, runs["run_id"], strict=True) if run == r]
+        found = [t for t in ids if run == t] or by_run_id or [t for t in ids if run in t]
         if len(found) == 1:
             return found[0]
         if not found:
