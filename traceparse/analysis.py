@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -102,25 +103,33 @@ def _updated(runs: pl.DataFrame, updates: dict[str, Any]) -> pl.DataFrame:
     return runs.with_columns(pl.lit(value, dtype=runs.schema[name]).alias(name) for name, value in updates.items())
 
 
-def across_runs(frames: Frames) -> Frames:
-    """Fill the columns that compare runs; `frames` holds `runs`, `roi_runs` and `skipped` of the whole data set."""
+def across_runs(frames: Frames, *, forms: Mapping[str, str], continues: Mapping[str, str]) -> Frames:
+    """Fill the columns that compare runs.
+
+    Args:
+        frames: `runs`, `roi_runs` and `skipped` of the whole data set.
+        forms: The richer form of the same session by trace, as the sessions' lineage tells (`traceparse.engine.lineage`).
+        continues: The trace whose history a trace begins with, from the same.
+    """
     from traceparse.metrics.boards import rank
 
-    runs = _duplicates(frames["runs"])
+    runs = _duplicates(frames["runs"], forms)
+    runs = runs.with_columns(pl.Series("continues", [continues.get(t) for t in runs["trace_id"]], dtype=pl.String))
     return frames | {"runs": runs, "roi_runs": rank(runs, frames["roi_runs"])}
 
 
-def _duplicates(runs: pl.DataFrame) -> pl.DataFrame:
+def _duplicates(runs: pl.DataFrame, forms: Mapping[str, str]) -> pl.DataFrame:
     """Point each lesser form of a run to its richest: first-hand before converted, then more records.
 
-    Forms of one run share the run id (a renamed problem is the same) and, where both state one, the session id.
+    Forms of one run share the run id (a renamed problem is the same) and, where both state one, the session id; logs of one
+    session that have no run id are told by `forms`.
     """
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in runs.iter_rows(named=True):
         name = parse_run_id(row["run_id"]) if row["run_id"] else None
         if name:
             groups[f"{name.canonical_id}@{row['gpu']}"].append(row)
-    richest: dict[str, str] = {}
+    richest = dict(forms)
     for rows in groups.values():
         rows.sort(key=lambda r: (r["format"].endswith("-converted"), -r["n_records"], r["trace_id"]))
         for row in rows[1:]:

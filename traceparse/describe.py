@@ -40,6 +40,7 @@ def describe(trace_id: str, trace: Trace, *, source: str) -> dict[str, Any]:
         "harness": name.harness if name else _text(trace, "harness") or _harness(trace.format),
         "model": _model(trace, name, cell),
         "effort": trace.effort or (cell.effort if cell else None),
+        "parent_session_id": _text(trace, "parent_session"),
         **_problem(trace, name, cell),
         **_gpu(trace_id, trace, cell),
     }

@@ -47,6 +47,11 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         parts = [n for n in (self.uncached_input, self.cache_read, self.cache_write) if n is not None]
         return sum(parts) if parts else None
 
+    def less(self, part: Usage) -> Usage:
+        """What is left when a part is taken out, never below zero; the unknown stays unknown."""
+        pairs = [(getattr(self, field), getattr(part, field) or 0) for field in self.__struct_fields__]
+        return Usage(*(None if whole is None else max(whole - taken, 0) for whole, taken in pairs))
+
 
 class ToolCall(msgspec.Struct, gc=False):
     """What the agent asked a tool to do.
@@ -111,6 +116,9 @@ class Event(msgspec.Struct):
         final: The usage's output figure is the response's last word, not a placeholder of the stream.
         replay: This record restates one that another record of this trace (or of its parent session) already holds: its
             text stays in `blocks`, but it is no turn and its usage never counts.
+        key: What tells the response of this record from every other one of any log: the API's id, or the instant and the
+            counts of a copy that gets new ids. A key that begins with ``~`` (the state of a counter) tells responses apart
+            only within one lineage, a session and those forked from it. None where the log has nothing of the kind.
     """
 
     record: int
@@ -125,6 +133,7 @@ class Event(msgspec.Struct):
     stop_reason: str | None = None
     final: bool = False
     replay: bool = False
+    key: str | None = None
 
 
 class Skip(msgspec.Struct, gc=False):
@@ -171,6 +180,8 @@ class Trace(msgspec.Struct):
         real_clock: The events' timestamps come from real clocks.
         totals: The log's own final token counts for the whole run (result record, cumulative counter), if it has them.
         totals_final: `totals` is complete; False where the log is known to miss part of the run.
+        incomplete: Records of the run are known to be elsewhere (a subagent's session, the main session of a lone subagent), so
+            that a sum over the responses is a lower bound.
         format_version: The log's own version field.
         session_id: As logged.
         cwd: Working directory as logged.
@@ -195,6 +206,7 @@ class Trace(msgspec.Struct):
     part: str | None = None
     totals: Usage | None = None
     totals_final: bool = True
+    incomplete: bool = False
     format_version: str | None = None
     session_id: str | None = None
     cwd: str | None = None

@@ -96,6 +96,8 @@ source_bytes: i64 size of the files as stored
 source_sha256: str hash of the files as stored
 duplicate_of: str? trace_id of a richer form of the same run; metrics over runs use that one
 session_id: str? as logged
+parent_session_id: str? the session that this one was forked from or started by, where the log names it
+continues: str? trace_id of the session whose history this one begins with; what was copied counts there alone
 cwd: str? working directory as logged
 start_local: str? the start as written, zone unknown
 started_at: datetime? first record, real clocks only
@@ -106,6 +108,7 @@ elapsed_basis: str? recorded, result, board or anchored
 lock_wait_s: f64? time spent waiting for the GPU lock, where known
 n_records: i64 lines of the files, blank and broken ones counted
 n_skipped: i64 rows of `skipped`
+n_replays: i64 records that restate what another record holds, of this trace or another; they are no turns and count nothing
 n_turns: i64 model responses
 n_tool_calls: i64 tool calls
 n_tool_errors: i64 tool calls whose result is an error
@@ -119,6 +122,9 @@ usage_basis: str of the input side: reported, deduplicated, lower_bound or none
 output_tokens: i64? generated tokens as logged, reasoning included
 reasoning_tokens: i64? the part of output that is reasoning
 output_basis: str of output_tokens: reported, deduplicated, lower_bound (placeholders, as logged) or none
+logged_input_tokens: i64? the log's own total of prompt tokens (result record, last counter), for reconciling
+logged_output_tokens: i64? the log's own total of output tokens, for reconciling
+logged_cost_usd: f64? the log's own figure for the run's cost, for reconciling; never cost_usd
 est_tokens: i64? tokenised visible output (o200k_base)
 spend_tokens: i64? best available count of output tokens; what ROI uses
 spend_basis: str? reported, scaled or estimated
@@ -398,10 +404,12 @@ FINDINGS = _table(
     """
 trace_id: str? key of the run; null for a solution file without a trace
 finding: i64 0-based
+subject: str? run_id, or the name of a solution without one
 rule: str identifier of the rule
 severity: str info, flag or hack
 where: str trace, solution or rerun
 record: i64? line of the trace
+path: str? file of the source
 line: i64? line of the source
 evidence: str the text itself, at most 500 characters
 message: str what it means

@@ -25,9 +25,10 @@ def summarise(data: Dataset) -> list[tuple[str, str]]:
         ("output tokens", coverage(runs, "output_basis")),
     ]  # fmt: skip
     if runs["spend_basis"].null_count() < n:
-        spend = runs["spend_tokens"].sum()
+        counted = runs.filter(pl.col("duplicate_of").is_null())  # another form of a run is not another spend
+        spend = counted["spend_tokens"].sum()
         lines.append(("spend", f"{spend:,} output tokens; runs by basis: {coverage(runs, 'spend_basis')}"))
-        priced = runs["cost_usd"].drop_nulls()
+        priced = counted["cost_usd"].drop_nulls()
         lines.append(
             (
                 "cost",

@@ -110,7 +110,7 @@ def total(trace: Trace, responses: list[Response]) -> Account:
     """The run's token counts: the log's own final figures where it has them, else the sum over its responses.
 
     A sum is `deduplicated`; its output side is a `lower_bound` unless every response's output is the log's last word on it.
-    Figures that the log marks as missing part of the run are a `lower_bound`.
+    Figures that miss part of the run are a `lower_bound`.
     """
     summed = _sum([r.usage for r in responses if r.usage is not None])
     outputs_final = all(r.final for r in responses if r.usage is not None and r.usage.output is not None)
@@ -118,6 +118,9 @@ def total(trace: Trace, responses: list[Response]) -> Account:
     has_prompt = summed.input is not None
     usage_basis: FigureBasis = "deduplicated" if has_prompt else "none"
     output_basis: FigureBasis = "none" if summed.output is None else "deduplicated" if outputs_final else "lower_bound"
+    if trace.incomplete:
+        usage_basis = "lower_bound" if has_prompt else "none"
+        output_basis = "none" if summed.output is None else "lower_bound"
     if totals is None:
         return Account(summed, usage_basis, output_basis)
     reported: FigureBasis = "reported" if trace.totals_final else "lower_bound"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from traceparse.assemble.clock import span, turn_times
+from traceparse.assemble.lineage import n_replays
 from traceparse.assemble.outcome import outcome
 from traceparse.assemble.pairing import Call, pair
 from traceparse.assemble.responses import Response, group, total
@@ -119,7 +120,6 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         elapsed, elapsed_basis = (ended - started).total_seconds(), "recorded"
     models = Counter(model for model in turns["model"] if model)
     agents = {event.agent for event in trace.events if event.agent != MAIN} | set(trace.agents)
-    lone = bool(agents) and not any(event.agent == MAIN for event in trace.events)
     return {
         "format": trace.format,
         "format_version": trace.format_version,
@@ -136,10 +136,11 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "lock_wait_s": trace.lock_wait_s,
         "n_records": trace.n_records,
         "n_skipped": len(trace.skipped),
+        "n_replays": n_replays(trace.events),
         "n_turns": len(responses),
         "n_tool_calls": len(tool_calls["call"]),
         "n_tool_errors": sum(flag is True for flag in tool_calls["is_error"]),
-        "n_subagents": len(agents) - lone,
+        "n_subagents": len(agents),
         "n_compactions": trace.n_compactions,
         "input_tokens": account.usage.input,
         "uncached_input_tokens": account.usage.uncached_input,
@@ -149,6 +150,9 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "output_tokens": account.usage.output,
         "reasoning_tokens": account.usage.reasoning,
         "output_basis": account.output_basis,
+        "logged_input_tokens": trace.totals.input if trace.totals else None,
+        "logged_output_tokens": trace.totals.output if trace.totals else None,
+        "logged_cost_usd": trace.cost_usd,
     }
 
 

@@ -137,37 +137,52 @@ def _build_all(
     groups: list[Group], twins: dict[str, str], listing: Listing, old: Manifest | None, folder: Path, new: Path,
     options: Options, jobs: int | None, report: Callable[[Progress], None],
 ) -> tuple[list[TraceMark], list[list[str]], dict[str, int]]:  # fmt: skip
-    from traceparse.engine.part import Job, finish, link_part
+    from traceparse.engine import lineage
+    from traceparse.engine.part import Job, finish, judge_lineage, link_part
 
     standing = {mark.group: mark for mark in old.traces} if old is not None else {}
     unchanged = {g.trace_id for g in groups if (mark := standing.get(g.trace_id)) and mark.files == g.marks}
     parts = list(cut_into_parts(groups))
-    work, built = [], []
+    copies = lineage.applied(lineage.read(folder)) if old is not None else {}
+    work: list[Job] = []
+    built: dict[int, Built] = {}
     for number, members in enumerate(parts):
         ids = [g.trace_id for g in members]
         kept = {i: standing[i] for i in ids if i in unchanged}
         if old is not None and len(kept) == len(ids) and ids in old.parts:
-            built.append(link_part(folder, new, old.parts.index(ids), number, list(kept.values())))
+            built[number] = link_part(folder, new, old.parts.index(ids), number, list(kept.values()))
         else:
-            work.append(Job(number, members, kept, str(folder) if kept else None, str(new), listing.source, options))
-    total = sum(g.n_bytes for job in work for g in job.groups if g.trace_id not in job.kept)
-    done = 0
-    report(Progress(0, total, "reading"))
-    for result, size in run_jobs(work, total, jobs):
-        built.append(result)
-        done += size
-        report(Progress(done, total, "reading"))
-    built.sort(key=lambda b: b.number)
-    marks = [mark for b in built for mark in b.marks]
-    finish(new, twins, listing)
+            work.append(
+                Job(number, members, kept, str(folder) if kept else None, str(new), listing.source, options, copies)
+            )
+    _build(work, built, jobs, report, "reading")
+    verdict, changed = judge_lineage(new)
+    again = [b.number for b in built.values() if any(not changed.isdisjoint(mark.trace_ids) for mark in b.marks)]
+    work = [Job(n, parts[n], {}, None, str(new), listing.source, options, verdict.copies) for n in sorted(again)]
+    if work:
+        _build(work, built, jobs, report, "leaving out what sessions copied from each other")
+    marks = [mark for number in sorted(built) for mark in built[number].marks]
+    finish(new, twins, listing, verdict)
     counts: Counter[str] = Counter()
-    for b in built:
-        counts.update(b.counts)
+    for part in built.values():
+        counts.update(part.counts)
     counts["skipped"] += len(twins)
     for path in twins:
         member = next(m for m in listing.members if m.path == path)
         marks.append(TraceMark(path, [FileMark(path, member.n_bytes, member.stamp, "")], [], None))
     return marks, [[g.trace_id for g in members] for members in parts], dict(counts)
+
+
+def _build(
+    work: list[Job], built: dict[int, Built], jobs: int | None, report: Callable[[Progress], None], doing: str
+) -> None:
+    total = sum(g.n_bytes for job in work for g in job.groups if g.trace_id not in job.kept)
+    done = 0
+    report(Progress(0, total, doing))
+    for result, size in run_jobs(work, total, jobs):
+        built[result.number] = result
+        done += size
+        report(Progress(done, total, doing))
 
 
 def run_jobs(work: list[Job], total: int, jobs: int | None) -> Iterator[tuple[Built, int]]:

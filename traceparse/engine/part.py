@@ -13,7 +13,10 @@ import polars as pl
 from traceparse import store, tables
 from traceparse.analysis import across_runs, analyse
 from traceparse.assemble import Run, assemble
+from traceparse.assemble.lineage import keys, mark_copies
 from traceparse.describe import describe, trusts_error_flags
+from traceparse.engine import lineage
+from traceparse.engine.lineage import LINEAGE, Verdict
 from traceparse.engine.plan import Group, Options
 from traceparse.errors import TraceparseError
 from traceparse.formats import by_name, detect
@@ -29,7 +32,10 @@ ONE_FILE = ("runs", "roi_runs", "skipped")
 
 
 class Job(msgspec.Struct):
-    """One part to build: `fresh` groups are read, rows of `kept` traces come from the tables in `old`."""
+    """One part to build: its groups are read, but the rows of `kept` ones come from the tables in `old`.
+
+    `copies` are the keys of responses, by trace, that another session keeps (`traceparse.engine.lineage`).
+    """
 
     number: int
     groups: list[Group]
@@ -38,6 +44,7 @@ class Job(msgspec.Struct):
     out: str
     source: str
     options: Options
+    copies: dict[str, frozenset[str]] = {}
 
 
 class Built(msgspec.Struct):
@@ -53,6 +60,7 @@ def build_part(job: Job) -> Built:
     runs: list[tuple[str, dict[str, Any], Run]] = []
     marks: list[TraceMark] = []
     unread: list[dict[str, Any]] = []
+    keyed: list[tuple[str, str, Any, bool]] = []
     for item in job.groups:
         if item.trace_id in job.kept:
             marks.append(job.kept[item.trace_id])
@@ -74,6 +82,9 @@ def build_part(job: Job) -> Built:
                         source=f"{job.source}/{item.members[0].path}" if item.members[0].path else job.source,
                     )
                     facts.update(source_bytes=item.n_bytes, source_sha256=item.sha256)
+                    copied = job.copies.get(trace_id, frozenset())
+                    keyed += [(trace_id, key, at, key in copied) for key, at in keys(trace).items()]
+                    mark_copies(trace, copied)
                     runs.append(
                         (
                             trace_id,
@@ -106,9 +117,19 @@ def build_part(job: Job) -> Built:
     for name in TRACE_TABLES:
         data = frames.get(name, tables.empty(name))
         tables.check(name, data)
-        store.write_parquet(data, part_file(Path(job.out), name, job.number))
+        _write(data, part_file(Path(job.out), name, job.number))
         counts[name] = data.height
+    shared = pl.DataFrame(keyed, schema=lineage.SCHEMA, orient="row")
+    if job.kept and job.old:
+        shared = pl.concat([shared, lineage.read(Path(job.old), _ids(job.kept.values()))])
+    _write(shared, part_file(Path(job.out), LINEAGE, job.number))
     return Built(job.number, marks, counts)
+
+
+def _write(data: pl.DataFrame, path: Path) -> None:
+    """Write a part; one that was linked from the tables in place is replaced, never written through."""
+    path.unlink(missing_ok=True)
+    store.write_parquet(data, path)
 
 
 def _skip_row(trace_id: str, skip: Skip) -> dict[str, Any]:
@@ -152,6 +173,7 @@ def link_part(folder: Path, new: Path, old_number: int, number: int, marks: list
         else:
             store.link(path, part_file(new, name, number))
             counts[name] = pl.scan_parquet(path).select(pl.len()).collect().item()
+    store.write_parquet(lineage.read(folder, wanted), part_file(new, LINEAGE, number))
     return Built(number, marks, counts)
 
 
@@ -161,12 +183,21 @@ def _ids(marks: Iterable[TraceMark]) -> list[str]:
 
 
 def part_file(folder: Path, name: str, number: int) -> Path:
-    """Parts of the tables that end as one file lie in a side folder; `_finish` makes one file of them."""
-    return folder / (f".parts/{name}" if name in ONE_FILE else name) / f"{number:05d}.parquet"
+    """Parts of the tables that end as one file lie in a side folder; `finish` makes one file of them."""
+    return folder / (f".parts/{name}" if name in (*ONE_FILE, LINEAGE) else name) / f"{number:05d}.parquet"
 
 
-def finish(new: Path, twins: dict[str, str], listing: Listing) -> None:
+def judge_lineage(new: Path) -> tuple[Verdict, set[str]]:
+    """Who keeps the responses that several sessions hold, and the traces that were built on another verdict."""
+    shared = _gathered(new, LINEAGE)
+    verdict, built_on = lineage.decide(_gathered(new, "runs"), shared), lineage.applied(shared)
+    changed = {t for t in verdict.copies.keys() | built_on.keys() if verdict.copies.get(t) != built_on.get(t)}
+    return verdict, changed
+
+
+def finish(new: Path, twins: dict[str, str], listing: Listing, verdict: Verdict) -> None:
     """Write the tables that look across runs, as one file each."""
+    store.write_parquet(_gathered(new, LINEAGE), new / f"{LINEAGE}.parquet")
     gathered = {name: _gathered(new, name) for name in ONE_FILE}
     if twins or listing.skipped:
         sizes = {member.path: member.n_bytes for member in listing.members}
@@ -178,7 +209,7 @@ def finish(new: Path, twins: dict[str, str], listing: Listing) -> None:
              "snippet": "the source could not list this file"} for path, reason in listing.skipped
         ]  # fmt: skip
         gathered["skipped"] = pl.concat([gathered["skipped"], pl.DataFrame(rows, schema=tables.dtypes(SKIPPED))])
-    for name, data in across_runs(gathered).items():
+    for name, data in across_runs(gathered, forms=verdict.forms, continues=verdict.continues).items():
         tables.check(name, data)
         store.write_parquet(data, new / f"{name}.parquet")
     shutil.rmtree(new / ".parts", ignore_errors=True)
@@ -186,4 +217,6 @@ def finish(new: Path, twins: dict[str, str], listing: Listing) -> None:
 
 def _gathered(new: Path, name: str) -> pl.DataFrame:
     paths = sorted((new / ".parts" / name).glob("*.parquet"))
-    return pl.concat([pl.read_parquet(path) for path in paths]) if paths else tables.empty(name)
+    if not paths:
+        return pl.DataFrame(schema=lineage.SCHEMA) if name == LINEAGE else tables.empty(name)
+    return pl.concat([pl.read_parquet(path) for path in paths])

@@ -78,7 +78,8 @@ class _Message(msgspec.Struct):
 class _Record(msgspec.Struct, rename={"parent_uuid": "parentUuid", "sidechain": "isSidechain", "session_id": "sessionId",
                                       "request_id": "requestId", "agent_id": "agentId", "compact_summary": "isCompactSummary",
                                       "is_meta": "isMeta", "custom_title": "customTitle", "ai_title": "aiTitle",
-                                      "tool_result": "toolUseResult", "api_error": "isApiErrorMessage"}):  # fmt: skip
+                                      "tool_result": "toolUseResult", "api_error": "isApiErrorMessage",
+                                      "forked_from": "forkedFrom"}):  # fmt: skip
     type: str | None = None
     subtype: str | None = None
     uuid: str | None = None
@@ -98,6 +99,7 @@ class _Record(msgspec.Struct, rename={"parent_uuid": "parentUuid", "sidechain": 
     custom_title: str | None = None
     ai_title: str | None = None
     mode: str | None = None
+    forked_from: msgspec.Raw = msgspec.Raw(b"")
     tool_result: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -105,20 +107,28 @@ class _AgentResult(msgspec.Struct, rename={"agent_id": "agentId"}):
     agent_id: str | None = None
 
 
+class _ForkedFrom(msgspec.Struct, rename={"session_id": "sessionId"}):
+    session_id: str | None = None
+
+
 _DECODER = msgspec.json.Decoder(_Record)
 _AGENT_DECODER = msgspec.json.Decoder(_AgentResult)
+_FORK_DECODER = msgspec.json.Decoder(_ForkedFrom)
 
 
 def gather(paths: list[str]) -> list[Group]:
-    """Join ``<session>.jsonl`` with the files of its subagents, at any depth below ``<session>/subagents/``."""
+    """Join ``<session>.jsonl`` with the files of its subagents, at any depth below ``<session>/subagents/``.
+
+    Subagents whose session's own file is absent are one trace all the same: they are one session.
+    """
     children: dict[str, list[str]] = defaultdict(list)
     for path in paths:
         if found := _SUBAGENT.match(path):
             children[found["session"]].append(path)
+    mains = {trace_id_of(path): path for path in paths if not _SUBAGENT.match(path)}
     return [
-        Group(trace_id, (path, *children[trace_id]))
-        for path in paths
-        if (trace_id := trace_id_of(path)) in children and not _SUBAGENT.match(path)
+        Group(session, (mains[session], *files) if session in mains else tuple(files))
+        for session, files in children.items()
     ]
 
 
@@ -154,6 +164,8 @@ def read(log: Log) -> Iterable[Trace]:
         _name_sidechains(events, records)
         _mark_replays(events, records)
     first = next((r for r in records if r.session_id), None)
+    parent = next((fork for r in records if (fork := _forked_from(r))), None)
+    speakers = {event.agent for event in events if event.role == "assistant"}
     yield Trace(
         format=NAME if not converted else f"{NAME}-converted",
         format_version=next((r.version for r in records if r.version), None),
@@ -163,6 +175,7 @@ def read(log: Log) -> Iterable[Trace]:
         files=log.files,
         turn_basis="usage" if converted else "message_id",
         real_clock=not converted,
+        incomplete=not converted and bool(speakers) and MAIN not in speakers,
         session_id=first.session_id if first else None,
         cwd=next((r.cwd for r in records if r.cwd), None),
         start_local=next((r.timestamp for r in records if r.timestamp), None) if converted else None,
@@ -171,7 +184,18 @@ def read(log: Log) -> Iterable[Trace]:
             record.subtype == "compact_boundary" or (converted and event.blocks[0].kind == "compaction")
             for event, record in zip(events, records, strict=True)
         ),
+        facts={"parent_session": parent} if parent else {},
     )
+
+
+def _forked_from(record: _Record) -> str | None:
+    """The session that a copied record comes from, where the version that copied it says so."""
+    if bytes(record.forked_from)[:1] != b"{":
+        return None
+    try:
+        return _FORK_DECODER.decode(record.forked_from).session_id
+    except msgspec.MsgspecError:
+        return None
 
 
 def _is_converted(records: list[_Record]) -> bool:
@@ -238,7 +262,7 @@ def _assistant(event: Event, record: _Record, message: _Message, converted: bool
         return
     event.role = "assistant"
     event.model = message.model if message.model != "unknown" else None
-    event.response = None if converted else message.id
+    event.response = event.key = None if converted else message.id
     event.stop_reason = message.stop_reason
     event.final = message.stop_reason is not None and not converted
     event.usage = _usage(message.usage)

@@ -161,7 +161,7 @@ class _Reader:
             event.blocks.append(Block("error", text))
             return
         event.role = "assistant"
-        event.response = message.id
+        event.response = event.key = message.id
         event.model = message.model
         event.stop_reason = message.stop_reason
         event.final = message.stop_reason is not None

@@ -113,6 +113,7 @@ class _Reader:
         self.finished: list[_Payload] = []
         self.compacted: list[int] = []
         self.last_single: Vector | None = None
+        self.by_age = False
 
     def take(self, line: Line, record: _Record) -> None:
         """The event of one record, without its usage: that is known only once the replayed part is."""
@@ -188,7 +189,7 @@ class _Reader:
         start, sure = (0, True) if parent is None else self._replay_end(own)
         for event in self.events[:start]:
             event.replay = True
-        counter, any_response = self._account(start)
+        counter, any_response = self._account(start, keyed=parent is None or not self.by_age)
         unclosed = any(e.role == "assistant" and e.response is None for e in self.events[start:])
         self._finish_calls()
         contexts = [context for index, context in self.contexts if index >= start] or [c for _, c in self.contexts]
@@ -233,6 +234,7 @@ class _Reader:
         born = _born(string(own.id)) if own else None
         ages = [(index, _born(turn)) for index, turn in self.turns]
         if born is not None and ages and all(age is not None for _, age in ages):
+            self.by_age = True
             return next((index for index, age in ages if age is not None and age >= born), len(self.events)), True
         end = 0
         previous: datetime | None = None
@@ -245,8 +247,13 @@ class _Reader:
                 end = index + 1
         return end, end == 0 and len(self.metas) == 1
 
-    def _account(self, start: int) -> tuple[RunningTotal, bool]:
-        """Put each advance of the counter on its record, and give the records that it closes their response's key."""
+    def _account(self, start: int, *, keyed: bool) -> tuple[RunningTotal, bool]:
+        """Put each advance of the counter on its record, and give the records that it closes their response.
+
+        Args:
+            start: Index of the first event of the session's own.
+            keyed: Copies of the parent's history may stand beyond `start`: a look at the parent's file tells.
+        """
         counter, begin, found = RunningTotal(), start, False
         by_turn = not any(p.type == "token_count" and _stated(p.info) for _, _, p in self.counts)
         for index, line, payload in self.counts:
@@ -263,6 +270,7 @@ class _Reader:
             event = self.events[index]
             event.role, event.usage, event.final = "assistant", openai_usage(step), True
             event.model = next((e.model for e in reversed(self.events[begin:index]) if e.model), event.model)
+            event.key = f"~{counter.last}" if keyed else None
             for piece in self.events[begin : index + 1]:
                 if piece.role == "assistant" and piece.response is None:
                     piece.response = f"token_count@{event.record}"

@@ -20,7 +20,6 @@ from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
     add,
     answer_blocks,
-    as_lower_bound,
     content_blocks,
     count,
     instant,
@@ -130,6 +129,7 @@ def read(log: Log) -> Iterable[Trace]:
         n_records=n_records,
         files=log.files,
         turn_basis="message_id",
+        incomplete=bool(gone),
         real_clock=any(event.timestamp for event in events),
         session_id=string(heads[0].get("sessionId")),
         cwd=next((folder for folder in map(string, sequence(heads[0].get("directories"))) if folder), None),
@@ -137,8 +137,6 @@ def read(log: Log) -> Iterable[Trace]:
         agents=agents,
         n_compactions=sum(block.kind == "compaction" for event in events for block in event.blocks),
     )
-    if gone:
-        as_lower_bound(trace)
     yield trace
 
 

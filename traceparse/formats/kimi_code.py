@@ -18,7 +18,6 @@ from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
     add,
     answer_blocks,
-    as_lower_bound,
     content_blocks,
     convert,
     count,
@@ -256,6 +255,7 @@ def read(log: Log) -> Iterable[Trace]:
         n_records=log.n_records,
         files=log.files,
         turn_basis="message_id",
+        incomplete=bool(agents.keys() - known),
         real_clock=any(event.timestamp for event in events),
         format_version=main.version,
         cwd=main.cwd or string(state.get("workDir")),
@@ -264,6 +264,4 @@ def read(log: Log) -> Iterable[Trace]:
         agents=agents,
         n_compactions=main.n_compactions,
     )
-    if agents.keys() - known:
-        as_lower_bound(trace)
     yield trace

@@ -16,7 +16,7 @@ import msgspec
 
 from traceparse.formats.blocks import cut_marked, flatten, tool_call
 from traceparse.formats.log import Line, Log
-from traceparse.model import Block, Event, ToolResult, Trace, Usage
+from traceparse.model import Block, Event, ToolResult, Usage
 
 T = TypeVar("T")
 
@@ -77,12 +77,6 @@ def sum_usage(usages: Iterable[Usage]) -> Usage | None:
     rows = list(usages)
     fields = (add(*(getattr(row, field) for row in rows)) for field in Usage.__struct_fields__)
     return Usage(*fields) if rows else None
-
-
-def as_lower_bound(trace: Trace) -> None:
-    """Mark the sum over a trace's responses as a lower bound of the run: part of it is known to be missing from the log."""
-    live = (event.usage for event in trace.events if event.usage is not None and not event.replay)
-    trace.totals, trace.totals_final = sum_usage(live), False
 
 
 def instant(value: Any) -> datetime | None:

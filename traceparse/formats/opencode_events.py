@@ -9,7 +9,7 @@ import msgspec
 
 from traceparse.formats import Knows
 from traceparse.formats.log import Head, Line, Log
-from traceparse.formats.loose import as_lower_bound, convert, instant, mapping, raw_text, string, unknown
+from traceparse.formats.loose import convert, instant, mapping, raw_text, string, unknown
 from traceparse.formats.opencode_parts import (
     cost_of,
     exhausted,
@@ -118,11 +118,10 @@ def read(log: Log) -> Iterable[Trace]:
         n_records=log.n_records,
         files=log.files,
         turn_basis="message_id",
+        incomplete=bool(children),
         real_clock=any(event.timestamp for event in events),
         session_id=reading.session,
         cost_usd=cost_of({**part, "type": str(part.get("type")).replace("_", "-")} for part in reading.parts),
         agents={child: Agent(child, MAIN, call_id) for child, call_id in children.items()},
     )
-    if children:
-        as_lower_bound(trace)
     yield trace

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from traceparse.formats.loose import (
     add,
     answer_blocks,
-    as_lower_bound,
     count,
     image_block,
     instant,
@@ -170,16 +171,19 @@ def events_of(message: Message, agent: str = MAIN) -> Iterator[Event]:
             if exhausted(finish, event.usage):
                 event.blocks.append(Block("error", json_text(finish)))
         last = event
-        yield _finish(event, info, index == len(steps) - 1)
+        yield _finish(event, info, index, index == len(steps) - 1)
         yield from results
     if last is None:
         event = Event(record, "assistant", [], message.file, agent, at, _response(info, record, 0))
         event.model = string(info.get("modelID"))
-        yield _finish(event, info, True)
+        yield _finish(event, info, 0, True)
 
 
-def _finish(event: Event, info: dict[str, Any], is_last: bool) -> Event:
-    """Complete a step with what the message alone says: its error, and its tokens where old versions log no steps' own."""
+def _finish(event: Event, info: dict[str, Any], step: int, is_last: bool) -> Event:
+    """Complete a step with what the message alone says: its error, and its tokens where old versions log no steps' own.
+
+    A forked session holds copies of messages under new ids; the instant of the original and its counts stay.
+    """
     if is_last and info.get("error") is not None:
         event.blocks.append(Block("error", json_text(info["error"])))
     if is_last and event.usage is None:
@@ -190,6 +194,8 @@ def _finish(event: Event, info: dict[str, Any], is_last: bool) -> Event:
         event.stop_reason = event.stop_reason or string(info.get("finish"))
     if not event.blocks:
         event.blocks.append(Block("meta", json_text(info)))
+    if (created := mapping(info.get("time")).get("created")) is not None and event.usage is not None:
+        event.key = f"{created} {event.model} {step} {msgspec.structs.astuple(event.usage)}"
     return event
 
 
@@ -276,13 +282,14 @@ def trace_of(name: str, tree: Sequence[Session], *, files: list[str], skipped: l
             agents[child] = Agent(child, agent_of[session.id], call_id)
     events = [event for s in tree for message in s.messages for event in events_of(message, agent_of[s.id])]
     info = root.info
-    trace = Trace(
+    return Trace(
         format=name,
         events=events,
         skipped=skipped,
         n_records=sum(len(session.messages) for session in tree),
         files=files,
         turn_basis="message_id",
+        incomplete=missing,
         real_clock=any(event.timestamp for event in events),
         part=part,
         format_version=string(info.get("version")),
@@ -292,6 +299,3 @@ def trace_of(name: str, tree: Sequence[Session], *, files: list[str], skipped: l
         agents=agents,
         n_compactions=sum(block.kind == "compaction" for event in events for block in event.blocks),
     )
-    if missing:
-        as_lower_bound(trace)
-    return trace

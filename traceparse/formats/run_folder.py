@@ -17,7 +17,7 @@ from traceparse.formats import Group, Knows, Reader, readers
 from traceparse.formats.lock_log import LINE, attribute, covered_s, waits
 from traceparse.formats.log import Head, Line, Log, head, tolerant
 from traceparse.formats.loose import mapping, number, string, sum_usage
-from traceparse.model import MAIN, Agent, Block, Event, Skip, Trace
+from traceparse.model import MAIN, Agent, Block, Event, Skip, Trace, Usage
 from traceparse.sources import TruncatedStream
 
 if TYPE_CHECKING:
@@ -279,6 +279,7 @@ def _is_child(trace: Trace, other: Trace) -> bool:
 
 def _adopt(trace: Trace, child: Trace) -> None:
     """Take a child session's records in as those of a subagent; its own total leaves replayed history out already."""
+    _leave_out_copies(trace, child)
     name, parent = child.session_id or f"child-{len(trace.agents) + 1}", child.facts.get("parent_session")
     for event in child.events:
         event.agent = name if event.agent == MAIN else f"{name}/{event.agent}"
@@ -291,6 +292,22 @@ def _adopt(trace: Trace, child: Trace) -> None:
     known = [usage for usage in (trace.totals, child.totals) if usage is not None]
     trace.totals = sum_usage(known)
     trace.totals_final = trace.totals_final and child.totals_final and len(known) == 2
+    trace.incomplete = trace.incomplete or child.incomplete
+
+
+def _leave_out_copies(trace: Trace, child: Trace) -> None:
+    """Mark what a child still holds of its parent's history where only the parent's records give it away."""
+    known = {event.key for event in trace.events if event.key is not None}
+    end, copied = 0, Usage()
+    for place, event in enumerate(child.events):
+        if event.key is not None and not event.replay:
+            if event.key not in known:
+                break
+            end, copied = place + 1, sum_usage(u for u in (copied, event.usage) if u is not None) or copied
+    for event in child.events[:end]:
+        event.replay = True
+    if child.totals is not None and end:
+        child.totals = child.totals.less(copied)
 
 
 def _complete(trace: Trace, other: Trace) -> None:

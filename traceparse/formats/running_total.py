@@ -27,6 +27,11 @@ class RunningTotal:
         self.n_restarts = 0
         self._last: Vector | None = None
 
+    @property
+    def last(self) -> Vector | None:
+        """The statement taken last."""
+        return self._last
+
     def rebase(self, stated: Vector) -> None:
         """Take a statement as the base of the next advance without counting it (history replayed from another log)."""
         self._last = stated
