@@ -66,6 +66,22 @@ def test_a_score_of_the_trace_goes_before_the_board_and_is_brought_to_todays_pea
     )
 
 
+def test_a_board_that_says_otherwise_is_shown_beside_the_score() -> None:
+    """A tenth is more than benchmarks of one kernel scatter; the board's rescaled figure is the one on the same peaks."""
+    off = run(
+        "a",
+        problem="02_kda_cutlass",
+        model="m",
+        score=0.10,
+        board_score=0.05,
+        board_score_rescaled=0.02,
+        start_local="2026-05-01 00:00:00",
+    )
+    near = run("b", model="m", score=0.105, board_score=0.1, board_score_rescaled=0.1)
+    alone = run("c", model="m", board_score=0.1, board_score_rescaled=0.1)
+    assert views.scored(table("runs", [off, near, alone]))["published"].to_list() == [0.02, None, None]
+
+
 def test_another_form_of_a_run_is_not_counted_twice() -> None:
     twins = table("runs", [run("a", model="m", score=0.1), run("b", model="m", score=0.1, duplicate_of="a")])
     assert views.scored(twins)["trace_id"].to_list() == ["a"]

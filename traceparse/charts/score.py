@@ -162,6 +162,7 @@ def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
         UsageError: The frame lacks a column.
     """
     columns = ("model", "budget_tokens", "share", "n_runs")
+    order = curves["model"].unique(maintain_order=True).to_list()
     chart: alt.Chart = (
         alt.Chart(source(curves, *columns), width="container", height=height)
         .mark_line(interpolate="step-after")
@@ -173,10 +174,8 @@ def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
                 axis=alt.Axis(format="%", tickCount=5),
                 scale=alt.Scale(domain=[0, 1]),
             ),
-            color=alt.Color("model:N", sort=curves["model"].unique(maintain_order=True).to_list(), title=None),
-            strokeDash=alt.StrokeDash(
-                "model:N", sort=curves["model"].unique(maintain_order=True).to_list(), title=None
-            ),
+            color=alt.Color("model:N", sort=order, title=None),
+            strokeDash=alt.StrokeDash("model:N", sort=order, legend=None),
             tooltip=[
                 alt.Tooltip("model:N"),
                 alt.Tooltip("budget_tokens:Q", title="spend", format=","),

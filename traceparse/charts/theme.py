@@ -110,7 +110,7 @@ def config() -> dict[str, Any]:
     return {
         "background": "transparent",
         "font": FONT,
-        "view": {"triangle-right": None, "continuousHeight": 260, "continuousWidth": 520},
+        "view": {"stroke": None, "continuousHeight": 260, "continuousWidth": 520},
         "axis": {
             "labelColor": muted,
             "titleColor": muted,

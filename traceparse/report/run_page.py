@@ -68,9 +68,9 @@ def _findings(data: Dataset, trace_id: str) -> list[dict[str, Any]]:
 _MARKS = {
     "first_correct": "first correct score",
     "to_90": "90 % of the final best",
-    "to_95": "95 %",
-    "to_99": "99 %",
-    "frugal_stop": "frugal stop",
+    "to_95": "95 % of it",
+    "to_99": "99 % of it",
+    "frugal_stop": "frugal stop: within 1 % of the final best",
     "overspend": "spent after it",
 }
 
@@ -81,7 +81,10 @@ def _marks(frames: Frames) -> list[dict[str, Any]]:
     if not rows:
         return []
     parts = ("turn", "tokens", "s", "usd", "share")
-    found = [{"label": label} | {part: rows[0][f"{mark}_{part}"] for part in parts} for mark, label in _MARKS.items()]
+    found = [
+        {"label": label, "is_span": mark == "overspend"} | {part: rows[0][f"{mark}_{part}"] for part in parts}
+        for mark, label in _MARKS.items()
+    ]
     return [mark for mark in found if any(mark[part] is not None for part in parts)]
 
 

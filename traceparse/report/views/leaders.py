@@ -16,6 +16,7 @@ from traceparse import facts
 SET_ASIDE = ("reward_hack", "contamination", "contaminated", "fail")
 """Published verdicts under which a score does not lead. Any other verdict is shown beside the score."""
 
+_SCATTER = 0.1
 _BOARD = ("problem", "gpu", "deck_generation")
 _GENERATIONS = {generation.name: n for n, generation in enumerate(facts.GENERATIONS)}
 
@@ -30,7 +31,8 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         Its columns, with ``gpu``, ``problem``, ``model`` and ``harness`` unknown instead of null, and: ``shown_score``; ``score_source``
         (``trace``, ``board``, each with ``, peaks of its day`` where it is not on today's); ``metric``; ``ceiling`` and ``attainable``
         (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``on_front`` (no run of
-        the same board scores more for less); ``current`` (its rules are those by which `current` shows its problem and GPU).
+        the same board scores more for less); ``published`` (the board's score, where it
+        is more than a tenth off the one shown); ``current`` (its rules are those by which `current` shows its problem and GPU).
     """
     kept = runs.filter(pl.col("duplicate_of").is_null())
     worth = [_worth(row) for row in kept.iter_rows(named=True)]
@@ -41,13 +43,14 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         "ceiling": pl.Float64,
         "attainable": pl.Float64,
         "mark": pl.String,
+        "published": pl.Float64,
     }
     added = pl.DataFrame(worth, schema=types, orient="row")
     named = kept.with_columns(pl.col("gpu", "problem", "model", "harness", "deck_generation").fill_null("unknown"))
     return _with_current(_with_front(named.hstack(added)))
 
 
-def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | None, float | None, str]:
+def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | None, float | None, str, float | None]:
     problem = facts.PROBLEMS.get(row["problem"] or "")
     metric = row["score_metric"] or (problem.metric if problem else "peak_fraction")
     factor = facts.peaks_scale(row["problem"] or "", _date(row["start_local"])) if _date(row["start_local"]) else None
@@ -62,7 +65,7 @@ def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | 
         today = factor == 1.0
         score, source = row["board_score"], "board"
     if score is None:
-        return None, None, metric, None, None, _mark(row)
+        return None, None, metric, None, None, _mark(row), None
     ceiling = facts.attainable_ceiling(problem, row["gpu"]) if problem and today and metric == "peak_fraction" else None
     return (
         score,
@@ -71,7 +74,14 @@ def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | 
         ceiling,
         score / ceiling if ceiling else None,
         _mark(row),
+        _published(row, score, today) if in_trace is not None else None,
     )
+
+
+def _published(row: dict[str, Any], score: float, today: bool) -> float | None:
+    """The board's score on the same peaks, where it is more than a tenth off: benchmarks of one kernel scatter by less."""
+    board: float | None = row["board_score_rescaled"] if today else row["board_score"]
+    return board if board and abs(score / board - 1) > _SCATTER else None
 
 
 def _date(start: str | None) -> str:
