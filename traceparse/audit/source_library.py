@@ -1,0 +1,295 @@
+"""Source rules on who does the work: library calls in the place of kernels, fig leaves, fallbacks. Syntax tree and C++ text only.
+
+What the benchmark asks for is a kernel of the author's own. So the question is what `Model.forward` reaches: a library's
+matrix product, attention, selection or softmax, under whatever name, and whether any authored kernel stands in its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from traceparse.audit.pysource import Module
+from traceparse.audit.rule import Finding, found, rule
+from traceparse.audit.sources import Bundle
+
+Work = Literal["product", "attention", "selection", "softmax"]
+
+LIBRARY_ONLY = rule(
+    "library_for_kernel",
+    "library",
+    "solution",
+    "hack",
+    "the hot path reaches a library's operation and no kernel of the author's own",
+)
+NO_KERNEL = rule(
+    "no_kernel",
+    "library",
+    "solution",
+    "hack",
+    "the hot path reaches no kernel of the author's own, only framework operations",
+)
+FIG_LEAF = rule(
+    "fig_leaf_kernel",
+    "library",
+    "solution",
+    "hack",
+    "the products are a library's; no authored kernel on the hot path multiplies and sums",
+)
+BESIDE = rule(
+    "library_beside_kernel",
+    "library",
+    "solution",
+    "flag",
+    "a library's operation is reached beside the authored kernels",
+)
+FALLBACK = rule(
+    "silent_fallback",
+    "library",
+    "solution",
+    "flag",
+    "when the kernel cannot be built or raises, framework operations answer in its place",
+)
+COMPILED = rule(
+    "compiler_for_kernel", "library", "solution", "flag", "torch.compile writes the kernels of the hot path"
+)
+EMPTY = rule("empty_solution", "library", "solution", "info", "the solution holds no code")
+BROKEN = rule(
+    "unparsed_source", "library", "solution", "info", "a Python file does not parse; rules on syntax passed it by"
+)
+MISSING = rule(
+    "missing_side_file",
+    "library",
+    "solution",
+    "info",
+    "a file that the solution loads is not at hand, so who does the work is not known",
+)
+FORBIDDEN = rule(
+    "forbidden_name",
+    "library",
+    "solution",
+    "flag",
+    "an operation that the problem forbids, under whatever name it is called",
+)
+
+_PRODUCT = frozenset(
+    "matmul mm bmm addmm addbmm baddbmm addmv mv einsum tensordot inner dot vdot chain_matmul multi_dot _scaled_mm _int_mm "  # noqa: SIM905
+    "_weight_int4pack_mm _weight_int8pack_mm _grouped_mm _scaled_grouped_mm scaled_mm linear bilinear conv1d conv2d conv3d "
+    "conv_transpose1d conv_transpose2d conv_transpose3d convolution scaled_grouped_mm grouped_mm _cslt_sparse_mm".split()
+)
+_ATTENTION = frozenset(
+    "scaled_dot_product_attention multi_head_attention_forward _scaled_dot_product_flash_attention "  # noqa: SIM905
+    "_scaled_dot_product_efficient_attention _flash_attention_forward flex_attention".split()
+)
+_SELECTION = frozenset("topk sort argsort kthvalue msort mode".split())  # noqa: SIM905
+_SOFTMAX = frozenset("softmax log_softmax _softmax logsumexp".split())  # noqa: SIM905
+_MODULES = {
+    "Linear": "product", "Bilinear": "product", "LazyLinear": "product", "Conv1d": "product", "Conv2d": "product",
+    "Conv3d": "product", "MultiheadAttention": "attention", "Softmax": "softmax",
+}  # fmt: skip
+_PACKAGES: dict[str, Work] = {
+    "flash_attn": "attention", "flash_attn_interface": "attention", "flashinfer": "attention", "xformers": "attention",
+    "vllm": "product", "sglang": "product", "sgl_kernel": "product", "fla": "attention", "bitsandbytes": "product",
+    "transformer_engine": "product", "deep_gemm": "product", "marlin": "product", "marlin_kernel": "product",
+    "sonic_moe": "product", "sonicmoe": "product", "torchao": "product", "cublas": "product", "gemlite": "product",
+    "causal_conv1d": "product", "mamba_ssm": "product", "cuvs": "selection", "triton_kernels": "product",
+}  # fmt: skip
+# As tensor methods these names are common words elsewhere (a dict has no matmul, but a list sorts).
+_METHODS = (_PRODUCT - {"dot", "linear", "inner"}) | {
+    "topk",
+    "argsort",
+    "kthvalue",
+    "msort",
+    "softmax",
+    "log_softmax",
+    "logsumexp",
+}
+
+_C_LIBRARY = re.compile(
+    r"\b(?:at|torch|at::native|torch::nn::functional|at::cuda::blas)::(?P<fn>matmul|mm|bmm|addmm|baddbmm|einsum|"
+    r"linear|tensordot|mv|dot|_scaled_mm|_int_mm|"
+    r"conv[123]d|convolution|scaled_dot_product_attention|topk|sort|argsort|kthvalue|softmax|gemm)(?:_out)?\s*[(<]|"
+    r"\b(?P<blas>cublas(?:Lt)?(?:[SDCZH]?[Gg]emm\w*|Matmul|GemmEx|Gemm\w*Ex|[SD]gemv\w*)|cudnn\w*Forward|"
+    r"cusparse\w*SpMM)\s*\(|"
+    r"(?:\.|->)(?P<method>matmul|mm|bmm|addmm|baddbmm|topk|argsort|softmax)\s*\("
+)
+_GUARD = re.compile(r"is_cuda|is_available|_OK\b|HAS_|_HAVE|AVAILABLE|fallback|ext\b|module\b", re.IGNORECASE)
+
+
+class Use(NamedTuple):
+    """A library operation on the hot path."""
+
+    work: Work
+    name: str
+    path: str
+    line: int
+    text: str
+    fallback: bool
+
+
+def check(bundle: Bundle, forbidden: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    """Findings on who does the work.
+
+    Args:
+        bundle: The files.
+        forbidden: Names that the problem's deck forbids, such as ``torch.topk``.
+    """
+    if bundle.empty:
+        yield found(EMPTY, next(iter(bundle.files), "solution.py"))
+        return
+    for path, reason in bundle.broken:
+        yield found(BROKEN, reason, path=path)
+    if not bundle.program.modules or not bundle.program.entries or bundle.broken:
+        return
+    uses = list(library_uses(bundle))
+    yield from _forbidden(uses, forbidden)
+    compiled = [(m, n) for m, n in bundle.program.hot_nodes if _is_compile(m, n)]
+    main = [use for use in uses if not use.fallback] or uses
+    products = [use for use in main if use.work == "product"]
+    foreign = [name for name in bundle.missing if name.removesuffix(".py") not in _PACKAGES]
+    if foreign and not bundle.multiplies:
+        yield found(MISSING, ", ".join(foreign[:8]))
+    elif not bundle.has_kernel:
+        yield _without_kernel(bundle, main)
+    elif products and not bundle.multiplies:
+        yield _found(FIG_LEAF, products[0], len(products))
+    else:
+        for use in _first_each([use for use in uses if not use.fallback]):
+            yield _found(BESIDE, use, 1)
+        for use in _first_each([use for use in uses if use.fallback]):
+            yield _found(FALLBACK, use, 1)
+    for module, node in compiled[:1]:
+        line = getattr(node, "lineno", 1)
+        yield found(COMPILED, module.line(line), path=module.path, line=line)
+
+
+def _without_kernel(bundle: Bundle, uses: list[Use]) -> Finding:
+    heavy = sorted(uses, key=lambda use: use.work != "product")
+    if heavy:
+        return _found(LIBRARY_ONLY, heavy[0], len(uses))
+    module, entry = bundle.program.entries[0]
+    return found(NO_KERNEL, module.line(entry.lineno), path=module.path, line=entry.lineno)
+
+
+def _found(rule_: object, use: Use, count: int) -> Finding:
+    from traceparse.audit.rule import Rule
+
+    assert isinstance(rule_, Rule)
+    more = f" and {count - 1} more" if count > 1 else ""
+    return found(rule_, use.text, detail=f"{use.name}{more}", path=use.path, line=use.line)
+
+
+def _first_each(uses: list[Use]) -> list[Use]:
+    first: dict[str, Use] = {}
+    for use in uses:
+        first.setdefault(use.name, use)
+    return list(first.values())[:6]
+
+
+def library_uses(bundle: Bundle) -> Iterator[Use]:
+    """Library operations that the hot path reaches, in Python and in the C++ it calls."""
+    fallbacks = _fallback_nodes(bundle)
+    submodules = _submodules(bundle)
+    for module, node in bundle.program.hot_nodes:
+        work = _work_of(module, node, submodules)
+        if work is not None:
+            line = getattr(node, "lineno", 1)
+            yield Use(work[0], work[1], module.path, line, module.line(line), id(node) in fallbacks)
+    if bundle.uses_extension:
+        for unit, hit in bundle.find_c(_C_LIBRARY):
+            match = _C_LIBRARY.search(hit.text)
+            name = (match["fn"] or match["blas"] or match["method"]) if match else hit.text[:40]
+            yield Use(_work_named(name) or "product", name, unit.path, hit.line, hit.text, False)
+
+
+def _work_of(module: Module, node: ast.AST, submodules: dict[str, Work]) -> tuple[Work, str] | None:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return "product", "@"
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.MatMult):
+        return "product", "@="
+    if not isinstance(node, ast.Call):
+        return None
+    name = module.dotted(node.func)
+    if name is not None:
+        root = name.split(".", 1)[0]
+        if root in _PACKAGES and not name.startswith("fla.utils"):
+            return _PACKAGES[root], name
+        if root in ("torch", "torch_"):
+            parts = name.replace(".default", "").replace(".out", "").split(".")
+            work = _work_named(parts[-1])
+            return (work, name) if work is not None else None
+        if root == "self" and name.count(".") == 1 and name.split(".")[1] in submodules:
+            return submodules[name.split(".")[1]], name
+        if root in ("tl", "triton", "cute", "cutlass", "np", "numpy", "math"):
+            return None
+        if "." not in name and module.stars and any(star.startswith("torch") for star in module.stars):
+            work = _work_named(name)
+            return (work, name) if work is not None else None
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
+        work = _work_named(node.func.attr)
+        return (work, f".{node.func.attr}") if work is not None else None
+    return None
+
+
+def _work_named(name: str) -> Work | None:
+    if name.startswith(("cublas", "cudnn", "cusparse")) or name in _PRODUCT or name == "gemm":
+        return "product"
+    for names, work in ((_ATTENTION, "attention"), (_SELECTION, "selection"), (_SOFTMAX, "softmax")):
+        if name in names:
+            return work  # type: ignore[return-value]
+    return None
+
+
+def _submodules(bundle: Bundle) -> dict[str, Work]:
+    """Layers by the attribute that holds them: ``self.proj = nn.Linear(...)``."""
+    layers: dict[str, Work] = {}
+    for module in bundle.program.modules:
+        for node in module.nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                name = module.dotted(node.value.func) or ""
+                work = _MODULES.get(name.rsplit(".", 1)[-1]) if name.startswith("torch.nn") else None
+                for target in node.targets if work else ():
+                    if isinstance(target, ast.Attribute):
+                        layers[target.attr] = work  # type: ignore[assignment]
+    return layers
+
+
+def _fallback_nodes(bundle: Bundle) -> set[int]:
+    """Nodes that run only when something failed: in handlers, or under a test that the kernels are to be had."""
+    nodes: set[int] = set()
+    for _, node in bundle.program.hot_nodes:
+        branch: list[ast.stmt] = []
+        if isinstance(node, ast.ExceptHandler):
+            branch = node.body
+        elif isinstance(node, ast.If) and _GUARD.search(ast.unparse(node.test)):
+            negative = re.search(r"\bnot\b|is None|== ?False|!=", ast.unparse(node.test)) is not None
+            branch = node.body if negative else node.orelse
+        for statement in branch:
+            nodes.update(id(part) for part in ast.walk(statement))
+    return nodes
+
+
+def _is_compile(module: Module, node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return module.dotted(node.func) in (
+            "torch.compile",
+            "torch._dynamo.optimize",
+            "torch.jit.script",
+            "torch.jit.trace",
+        )
+    if isinstance(node, ast.FunctionDef):
+        names = [module.dotted(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
+        return "torch.compile" in names
+    return False
+
+
+def _forbidden(uses: list[Use], forbidden: frozenset[str]) -> Iterator[Finding]:
+    plain = {name.replace("torch.nn.functional.", "").replace("torch.", "").lstrip("."): name for name in forbidden}
+    seen = set()
+    for use in uses:
+        last = use.name.rsplit(".", 1)[-1]
+        if last in plain and last not in seen:
+            seen.add(last)
+            yield found(FORBIDDEN, use.text, detail=f"{use.name} is {plain[last]}", path=use.path, line=use.line)
