@@ -179,6 +179,7 @@ class Trace(msgspec.Struct):
         part: Tells the traces of one file apart (a database of sessions); None where the file is one trace.
         real_clock: The events' timestamps come from real clocks.
         totals: The log's own final token counts for the whole run (result record, cumulative counter), if it has them.
+        model_totals: `totals` by model, where the log tells them apart.
         totals_final: `totals` is complete; False where the log is known to miss part of the run.
         incomplete: Records of the run are known to be elsewhere (a subagent's session, the main session of a lone subagent), so
             that a sum over the responses is a lower bound.
@@ -205,6 +206,7 @@ class Trace(msgspec.Struct):
     real_clock: bool
     part: str | None = None
     totals: Usage | None = None
+    model_totals: dict[str, Usage] = {}
     totals_final: bool = True
     incomplete: bool = False
     format_version: str | None = None

@@ -124,6 +124,7 @@ reasoning_tokens: i64? the part of output that is reasoning
 output_basis: str of output_tokens: reported, deduplicated, lower_bound (placeholders, as logged) or none
 logged_input_tokens: i64? the log's own total of prompt tokens (result record, last counter), for reconciling
 logged_output_tokens: i64? the log's own total of output tokens, for reconciling
+logged_by_model_json: str? the log's own totals of each model, where it tells them apart
 logged_cost_usd: f64? the log's own figure for the run's cost, for reconciling; never cost_usd
 est_tokens: i64? tokenised visible output (o200k_base)
 spend_tokens: i64? best available count of output tokens; what ROI uses

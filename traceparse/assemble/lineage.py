@@ -33,7 +33,7 @@ def mark_copies(trace: Trace, copied: AbstractSet[str]) -> None:
         pieces = [trace.events[index] for index in response.events]
         if any(piece.key in copied for piece in pieces):
             if trace.totals is not None and response.usage is not None:
-                trace.totals = trace.totals.less(response.usage)
+                trace.totals, trace.model_totals = trace.totals.less(response.usage), {}
             for piece in pieces:
                 piece.replay = True
     called: set[tuple[str, str]] = set()

@@ -153,6 +153,7 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "logged_input_tokens": trace.totals.input if trace.totals else None,
         "logged_output_tokens": trace.totals.output if trace.totals else None,
         "logged_cost_usd": trace.cost_usd,
+        "logged_by_model_json": msgspec.json.encode(trace.model_totals).decode() if trace.model_totals else None,
     }
 
 

@@ -20,7 +20,7 @@ from traceparse.store import FileMark, Manifest
 PART_BYTES = 8 << 20
 """Bytes of logs per part: small enough for memory and even work, large enough for few files."""
 
-_NO_PART_IN_CODE = {"cli", "report", "charts", "rerun", "audit", "story", "dataset", "summary", "doctor"}
+_NO_PART_IN_CODE = {"cli", "report", "charts", "rerun", "audit", "story", "dataset", "summary", "doctor", "reconcile"}
 
 KnownHashes = dict[tuple[str, int, str], str]
 """Hash of a file by its path, size and change mark."""

@@ -219,6 +219,7 @@ class _Reader:
             turn_basis="message_id",
             real_clock=any(event.timestamp for event in events),
             totals=totals,
+            model_totals=results.by_model,
             totals_final=whole and not results.unsettled and not _background_missing(events, agents),
             session_id=head.session_id if head else results.session_id,
             cwd=string(head.cwd) if head else None,
@@ -240,6 +241,7 @@ class _Results:
         self._models: dict[tuple[str | None, str], RunningTotal] = {}
         self._mains: dict[str | None, RunningTotal] = {}
         self._costs: dict[str | None, float] = {}
+        self._writes: tuple[int | None, int | None] | None = None
         self._spent = 0.0
         self._durations: list[float | None] = []
 
@@ -254,6 +256,8 @@ class _Results:
         if usage is not None:
             vector = (usage.uncached_input, usage.cache_read, usage.cache_write, usage.output)
             self._mains.setdefault(session, RunningTotal()).advance(vector)
+            known = usage.cache_write is not None and usage.cache_write_1h is not None
+            self._writes = (usage.cache_write, usage.cache_write_1h) if known else None
         cost = number(record.total_cost_usd)
         if cost is not None:
             before = self._costs.get(session, 0.0)
@@ -271,6 +275,20 @@ class _Results:
     def elapsed_s(self) -> float | None:
         """The duration, where one result states it; several state a prompt's time each, with unknown gaps between."""
         return self._durations[0] if len(self._durations) == 1 else None
+
+    @property
+    def by_model(self) -> dict[str, Usage]:
+        """Total usage of each model over all sessions, as `modelUsage` states it."""
+        models = dict.fromkeys(model for _, model in self._models)
+        vectors = {m: _sum([c.total for (_, model), c in self._models.items() if model == m]) for m in models}
+        found = {
+            m: Usage(uncached_input=v[0], cache_read=v[1], cache_write=v[2], output=v[3]) for m, v in vectors.items()
+        }
+        for model, usage in found.items():
+            # Lifetimes stand only in the main agent's `usage`: they are the model's where both name the same writes.
+            if self._writes is not None and usage.cache_write == self._writes[0]:
+                found[model] = msgspec.structs.replace(usage, cache_write_1h=self._writes[1])
+        return found
 
     def totals(self, *, has_subagents: bool) -> tuple[Usage | None, bool]:
         """Total usage, and whether it covers the run; `usage` (of old versions) leaves subagents out."""

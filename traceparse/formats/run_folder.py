@@ -290,7 +290,7 @@ def _adopt(trace: Trace, child: Trace) -> None:
     trace.n_records += child.n_records
     trace.n_compactions += child.n_compactions
     known = [usage for usage in (trace.totals, child.totals) if usage is not None]
-    trace.totals = sum_usage(known)
+    trace.totals, trace.model_totals = sum_usage(known), {}
     trace.totals_final = trace.totals_final and child.totals_final and len(known) == 2
     trace.incomplete = trace.incomplete or child.incomplete
 
@@ -313,7 +313,7 @@ def _leave_out_copies(trace: Trace, child: Trace) -> None:
 def _complete(trace: Trace, other: Trace) -> None:
     """Take from another log of the same run what the richest lacks."""
     if trace.totals is None and other.totals is not None:
-        trace.totals, trace.totals_final = other.totals, other.totals_final
+        trace.totals, trace.totals_final, trace.model_totals = other.totals, other.totals_final, other.model_totals
     if trace.cost_usd is None:
         trace.cost_usd = other.cost_usd
     if trace.elapsed_s is None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from traceparse.model import Usage
 from traceparse.published import cell_for
 from traceparse.spend import prices
 from traceparse.spend.allot import allot
+from traceparse.spend.prices import Cost, Price
 from traceparse.spend.tokens import count, visible_text_of_input
 from traceparse.tables import Frames
 
@@ -130,23 +132,19 @@ def _cost(
         return unpriced, nothing
     covered = sum(turn["input_tokens"] or 0 for turn in turns) == run["input_tokens"]
     if not covered:  # the log's totals hold requests that no record shows: price the totals, spread them by spend
-        if main is None:
+        bills = _total_bills(run, date, sum(n or 0 for n in shares) if basis else None, main, [p for p in priced if p])
+        if bills is None:
             return unpriced, nothing
-        usage = Usage(
-            run["uncached_input_tokens"],
-            run["cache_read_tokens"],
-            run["cache_write_tokens"],
-            None,
-            sum(n or 0 for n in shares) if basis else None,
-        )
-        whole = prices.cost(usage, main, whole_run=True)
         total = sum(n or 0 for n in shares)
-        spread = [whole.usd * (n or 0) / total if whole.usd is not None and total else None for n in shares]
+        usd = sum(b.usd or 0 for b in bills) if all(b.usd is not None for b in bills) else None
+        spread = [usd * (n or 0) / total if usd is not None and total else None for n in shares]
         return spread, {
-            "cost_usd": whole.usd,
-            "price_basis": f"{whole.basis}; {figure}; run totals",
-            "cost_low_usd": whole.low_usd,
-            "cost_high_usd": whole.high_usd,
+            "cost_usd": usd,
+            "price_basis": f"{' | '.join(dict.fromkeys(b.basis for b in bills))}; {figure}; run totals",
+            "cost_low_usd": sum(b.low_usd for b in bills),
+            "cost_high_usd": sum(b.high_usd or 0 for b in bills)
+            if all(b.high_usd is not None for b in bills)
+            else None,
         }
     costs = []
     for turn, price, share in zip(turns, priced, shares, strict=True):
@@ -168,6 +166,38 @@ def _cost(
         "cost_low_usd": sum(c.low_usd or 0 for c in known),
         "cost_high_usd": sum(c.high_usd or 0 for c in known) if all(c.high_usd is not None for c in known) else None,
     }
+
+
+def _total_bills(
+    run: dict[str, Any], date: datetime.date | None, output: int | None, main: Price | None, used: list[Price]
+) -> list[Cost] | None:
+    """The cost of a run known by its totals: each model's where the log tells them apart, else all at the main model's price.
+
+    Returns:
+        None where a model has no price. At one price for several models, the bounds take in the cheapest and the dearest.
+    """
+    if run["logged_by_model_json"] is not None and run["output_tokens"] == output:
+        by_model = msgspec.json.decode(run["logged_by_model_json"], type=dict[str, Usage])
+        found = [(usage, prices.price_for(model, run["harness"], date)) for model, usage in by_model.items()]
+        if sum(usage.input or 0 for usage in by_model.values()) == run["input_tokens"]:
+            bills = [prices.cost(usage, price, whole_run=True) for usage, price in found if price is not None]
+            return bills if len(bills) == len(found) else None
+    if main is None:
+        return None
+    usage = Usage(run["uncached_input_tokens"], run["cache_read_tokens"], run["cache_write_tokens"], None, output)
+    whole = prices.cost(usage, main, whole_run=True)
+    others = [prices.cost(usage, price, whole_run=True) for price in used if price != main]
+    if not others:
+        return [whole]
+    highs = [bill.high_usd for bill in (whole, *others)]
+    return [
+        msgspec.structs.replace(
+            whole,
+            low_usd=min(bill.low_usd for bill in (whole, *others)),
+            high_usd=None if None in highs else max(high for high in highs if high is not None),
+            basis=f"{whole.basis}; several models, bounds over all of them",
+        )
+    ]
 
 
 def _date(run: dict[str, Any]) -> datetime.date | None:

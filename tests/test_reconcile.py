@@ -1,0 +1,189 @@
+"""Totals held against other counts of the same run: the differences and reasons of hand-made runs, and the calibration."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from claude_records import native, usage
+from conftest import ROOT, write_lines
+
+import traceparse as tp
+from traceparse.reconcile import REASONS, calibration, family, reconcile
+
+PROSE = [
+    {"type": "text", "text": "one two three four five six seven eight nine ten"}
+]  # ten words, ten tokens of o200k_base
+HIDDEN = [{"type": "thinking", "thinking": "", "signature": "x"}]
+HAIKU, OPUS = "claude-haiku-4-5", "claude-opus-4-5"
+
+
+def stream(
+    *said: tuple[str, int], models: dict[str, dict[str, Any]] | None, cost: float = 0.0, killed: bool = False
+) -> list[dict[str, Any]]:
+    """A Claude stream: init, answers (text, logged output) and, unless killed first, a result with totals by model."""
+    records: list[dict[str, Any]] = [
+        {
+            "type": "system",
+            "subtype": "init",
+            "session_id": "s",
+            "mcp_servers": [],
+            "claude_code_version": "2",
+            "model": OPUS,
+        }
+    ]
+    for n, (text, output) in enumerate(said):
+        message = {"id": f"m{n}", "role": "assistant", "model": OPUS, "content": [{"type": "text", "text": text}],
+                   "usage": usage(10, output, 100, 0)}  # fmt: skip
+        records.append({"type": "assistant", "session_id": "s", "parent_tool_use_id": None, "message": message})
+    result = {
+        "type": "result",
+        "session_id": "s",
+        "num_turns": 1,
+        "duration_ms": 5,
+        "total_cost_usd": cost,
+        "modelUsage": models,
+    }
+    at = len(records) - 1 if killed else len(records)
+    return [*records[:at], result, *records[at:]] if models is not None else records
+
+
+def totals(prompt: int, read: int, written: int, output: int) -> dict[str, Any]:
+    return {
+        "inputTokens": prompt,
+        "cacheReadInputTokens": read,
+        "cacheCreationInputTokens": written,
+        "outputTokens": output,
+    }
+
+
+def reasons(data: tp.Dataset) -> dict[str, tuple[float | None, float, str]]:
+    return {
+        row["compared"]: (row["ours"], row["other"], row["reason"]) for row in reconcile(data).iter_rows(named=True)
+    }
+
+
+def test_placeholders_side_calls_and_a_cost_by_model(here: Path) -> None:
+    # Cost by hand: Opus 4.5 at 5/25, read 0.50, write 6.25: 20 + 200 read + 40 out = 0.0001 + 0.0001 + 0.001 = 0.0012.
+    # Haiku 4.5 at 1/5, read 0.10: 1,000 in + 2 out = 0.001 + 0.00001 = 0.00101. Together 0.00221.
+    models = {OPUS: totals(20, 200, 0, 40), HAIKU: totals(1000, 0, 0, 2)}
+    write_lines(here / "p/a.jsonl", *stream(("hello world", 1), ("hello world", 1), models=models, cost=0.00221))
+    found = reasons(tp.load("p", analysis=False))
+    assert found["output_in_log"] == (2, 42, "placeholders")
+    assert found["input_in_log"] == (220, 1220, "missing_responses")
+    assert found["cost_in_log"] == (pytest.approx(0.00221), 0.00221, "agrees")
+    assert found["output_in_text"] == (42, 4, "no_reasoning_text")
+
+
+def test_a_killed_run_goes_on_after_its_last_total(here: Path) -> None:
+    write_lines(
+        here / "p/a.jsonl", *stream(("hello", 9), ("hello", 9), models={OPUS: totals(10, 100, 0, 9)}, killed=True)
+    )
+    found = reasons(tp.load("p", analysis=False))
+    assert found["output_in_log"] == (18, 9, "after_last_total")
+    assert found["input_in_log"] == (220, 110, "after_last_total")
+
+
+def test_text_against_a_reported_output(here: Path) -> None:
+    def one(name: str, content: list[dict[str, Any]], output: int, **more: Any) -> None:
+        write_lines(
+            here / f"p/{name}.jsonl",
+            native(0, "assistant", content, mid=f"m-{name}", u=usage(1, output), stop="end_turn", **more),
+        )
+
+    one("agrees", PROSE, 10)
+    one("framing", PROSE, 16)
+    one("hidden", HIDDEN + PROSE, 500)
+    one("placeholder", PROSE, 1)
+    rows = reconcile(tp.load("p", analysis=False)).filter(pl.col("compared") == "output_in_text")
+    assert rows.select("trace_id", "ours", "other", "difference", "reason").rows() == [
+        ("agrees", 10.0, 10.0, 0.0, "agrees"),
+        ("framing", 16.0, 10.0, 6.0, "framing"),
+        ("hidden", 500.0, 10.0, 490.0, "hidden_reasoning"),
+        (
+            "placeholder",
+            1.0,
+            10.0,
+            -9.0,
+            "unexplained",
+        ),  # with a stop reason it claims to be final: nothing explains it
+    ]
+
+
+def test_published_totals(here: Path) -> None:
+    # 433,871 published for a finished session whose trace shows ten tokens; the other's published 37 is no total at all.
+    from claude_records import converted
+
+    known = "20260702_090059_claude_claude-fable-5_01_fp8_gemm"
+    write_lines(here / f"p/b200/{known}.jsonl", *converted(0, ("user", "go", None), ("assistant", PROSE, None)))
+    found = reasons(tp.load("p", analysis=False))
+    assert found["output_published"] == (10, 433_871, "no_reasoning_text")
+    assert found["output_in_text"] == (433_871, 10, "no_reasoning_text")
+
+
+def test_calibration_by_family(here: Path) -> None:
+    # Ratios of one family: 1, 2, 3, 4, 5 → median 3; linear percentiles 10 and 90 of five values: 1.4 and 4.6.
+    for n in range(1, 6):
+        write_lines(
+            here / f"p/{n}.jsonl", native(0, "assistant", PROSE, mid=f"m{n}", u=usage(1, 10 * n), stop="end_turn")
+        )
+    rows = calibration(tp.load("p", analysis=False)).rows(named=True)
+    assert rows == [
+        {
+            "family": "claude-opus",
+            "basis": "reported",
+            "n_runs": 5,
+            "n_hidden": 5,
+            "median": 3.0,
+            "p10": pytest.approx(1.4),
+            "p90": pytest.approx(4.6),
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("anthropic/claude-opus-4-8", "claude-opus"),
+        ("claude-opus-4-6[1m]", "claude-opus"),
+        ("gpt-5.5", "gpt"),
+        ("gemini-3.1-pro-preview", "gemini"),
+        ("o4-mini", "o4"),
+    ],
+)
+def test_family(model: str, expected: str) -> None:
+    assert family(model) == expected
+
+
+def test_every_reason_is_explained_and_an_empty_set_gives_typed_tables(here: Path) -> None:
+    write_lines(here / "p/a.jsonl", native(0, "user", "go", ms=1), native(1, "user", "go on", ms=2))
+    data = tp.load("p", analysis=False)
+    assert reconcile(data).is_empty()
+    assert calibration(data).is_empty()
+    assert all(text.strip() for text in REASONS.values())
+
+
+def test_the_command_prints_differences_and_gives_programs_everything(here: Path) -> None:
+    write_lines(here / "p/a.jsonl", *stream(("hello world", 2), models={OPUS: totals(10, 100, 0, 2)}))
+    tp.load("p", analysis=False)
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "traceparse", "reconcile", *arguments]
+        return subprocess.run(
+            command, capture_output=True, check=True, cwd=here, text=True, env={"PYTHONPATH": str(ROOT)}
+        ).stdout
+
+    rows = list(csv.DictReader(io.StringIO(run("--fmt", "csv"))))
+    assert [(row["compared"], row["reason"]) for row in rows] == [
+        ("output_in_log", "agrees"), ("input_in_log", "agrees"), ("cost_in_log", "not_billed"), ("output_in_text", "agrees")
+    ]  # fmt: skip
+    text = run()
+    assert "4 comparisons, 3 agree" in text
+    assert "output_in_text" not in text
+    assert "claude-opus" in run("--calibration")
