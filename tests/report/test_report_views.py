@@ -46,7 +46,6 @@ def test_a_score_of_the_trace_goes_before_the_board_and_is_brought_to_todays_pea
         model="m",
         score=0.10,
         score_metric="peak_fraction",
-        board_score=0.2,
         start_local="2026-05-01 00:00:00",
     )
     other = run(
@@ -66,8 +65,8 @@ def test_a_score_of_the_trace_goes_before_the_board_and_is_brought_to_todays_pea
     )
 
 
-def test_a_board_that_says_otherwise_is_shown_beside_the_score() -> None:
-    """A tenth is more than benchmarks of one kernel scatter; the board's rescaled figure is the one on the same peaks."""
+def test_the_board_goes_first_and_a_trace_that_says_otherwise_is_shown_beside_it() -> None:
+    """A tenth is more than benchmarks of one kernel scatter; 0.10 on the peaks of its day is 0.04 on today's."""
     off = run(
         "a",
         problem="02_kda_cutlass",
@@ -79,7 +78,10 @@ def test_a_board_that_says_otherwise_is_shown_beside_the_score() -> None:
     )
     near = run("b", model="m", score=0.105, board_score=0.1, board_score_rescaled=0.1)
     alone = run("c", model="m", board_score=0.1, board_score_rescaled=0.1)
-    assert views.scored(table("runs", [off, near, alone]))["published"].to_list() == [0.02, None, None]
+    shown = views.scored(table("runs", [off, near, alone]))
+    assert shown["shown_score"].to_list() == [0.02, 0.1, 0.1]
+    assert shown["score_source"].to_list() == ["board"] * 3
+    assert shown["in_trace"].to_list() == [pytest.approx(0.04), None, None]
 
 
 def test_another_form_of_a_run_is_not_counted_twice() -> None:

@@ -1,8 +1,8 @@
 """Which run leads on which problem and GPU, and what its score is worth. Pure: the table `runs` in, frames out.
 
-The score shown is the trace's own last official one where the analysis found it, else the published one, on today's
-peaks where the factor is known; ``score_source`` says which. A score is compared only within its problem, GPU and
-generation of the rules.
+The score shown is the published one where the run is on a board, since the board's owner measured it on the final kernel;
+else the trace's own last official one. It is on today's peaks where the factor is known; ``score_source`` says which. A
+score is compared only within its problem, GPU and generation of the rules.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 import polars as pl
 
 from traceparse import facts
-
-SET_ASIDE = ("reward_hack", "contamination", "contaminated", "fail")
-"""Published verdicts under which a score does not lead. Any other verdict is shown beside the score."""
+from traceparse.metrics.boards import SET_ASIDE
 
 _SCATTER = 0.1
+"""Benchmarks of one kernel differ by less."""
 _BOARD = ("problem", "gpu", "deck_generation")
 _GENERATIONS = {generation.name: n for n, generation in enumerate(facts.GENERATIONS)}
 
@@ -31,8 +30,8 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         Its columns, with ``gpu``, ``problem``, ``model`` and ``harness`` unknown instead of null, and: ``shown_score``; ``score_source``
         (``trace``, ``board``, each with ``, peaks of its day`` where it is not on today's); ``metric``; ``ceiling`` and ``attainable``
         (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``on_front`` (no run of
-        the same board scores more for less); ``published`` (the board's score, where it
-        is more than a tenth off the one shown); ``current`` (its rules are those by which `current` shows its problem and GPU).
+        the same board scores more for less); ``in_trace`` (the trace's own score, where the
+        board's is shown and it is more than a tenth off); ``current`` (its rules are those by which `current` shows its problem and GPU).
     """
     kept = runs.filter(pl.col("duplicate_of").is_null())
     worth = [_worth(row) for row in kept.iter_rows(named=True)]
@@ -43,7 +42,7 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         "ceiling": pl.Float64,
         "attainable": pl.Float64,
         "mark": pl.String,
-        "published": pl.Float64,
+        "in_trace": pl.Float64,
     }
     added = pl.DataFrame(worth, schema=types, orient="row")
     named = kept.with_columns(pl.col("gpu", "problem", "model", "harness", "deck_generation").fill_null("unknown"))
@@ -54,16 +53,15 @@ def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | 
     problem = facts.PROBLEMS.get(row["problem"] or "")
     metric = row["score_metric"] or (problem.metric if problem else "peak_fraction")
     factor = facts.peaks_scale(row["problem"] or "", _date(row["start_local"])) if _date(row["start_local"]) else None
-    in_trace = row["score"] if row["score"] is not None else row["best_score"]
-    today = True
-    if in_trace is not None:
-        today = factor is not None or metric == "speedup"
-        score, source = in_trace * (factor or 1.0), "trace"
-    elif row["board_score_rescaled"] is not None:
-        score, source = row["board_score_rescaled"], "board"
+    printed = row["score"] if row["score"] is not None else row["best_score"]
+    in_trace = printed * (factor or 1.0) if printed is not None else None
+    today = factor is not None or metric == "speedup"
+    if row["board_score_rescaled"] is not None:
+        score, source, today = row["board_score_rescaled"], "board", True
+    elif row["board_score"] is not None:
+        score, source = row["board_score"] * (factor or 1.0), "board"
     else:
-        today = factor == 1.0
-        score, source = row["board_score"], "board"
+        score, source = in_trace, "trace"
     if score is None:
         return None, None, metric, None, None, _mark(row), None
     ceiling = facts.attainable_ceiling(problem, row["gpu"]) if problem and today and metric == "peak_fraction" else None
@@ -74,14 +72,8 @@ def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | 
         ceiling,
         score / ceiling if ceiling else None,
         _mark(row),
-        _published(row, score, today) if in_trace is not None else None,
+        in_trace if source == "board" and in_trace is not None and abs(in_trace / score - 1) > _SCATTER else None,
     )
-
-
-def _published(row: dict[str, Any], score: float, today: bool) -> float | None:
-    """The board's score on the same peaks, where it is more than a tenth off: benchmarks of one kernel scatter by less."""
-    board: float | None = row["board_score_rescaled"] if today else row["board_score"]
-    return board if board and abs(score / board - 1) > _SCATTER else None
 
 
 def _date(start: str | None) -> str:

@@ -1,0 +1,184 @@
+"""How runs went, and why figures are missing: the views of the notebooks, by small frames counted by hand."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from traceparse.report.views.course import bands, named, phase_activity, phase_measures, versions
+from traceparse.report.views.reasons import best_kernels, blank_cells, unscored
+
+
+def test_names_are_short_and_unique() -> None:
+    runs = pl.DataFrame(
+        {
+            "trace_id": ["a", "b", "c"],
+            "model": ["m", "m", None],
+            "problem": ["p", "p", None],
+            "start_local": ["2026-07-02 09:15:00", "2026-07-02 09:15:30", None],
+        }
+    )
+    assert named(runs)["name"].to_list() == ["m · p · 07-02 09:15 (1)", "m · p · 07-02 09:15 (2)", "unknown model"]
+
+
+def phases() -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "trace_id": ["a", "a", "a", "b"],
+            "segment": [0, 1, 2, 0],
+            "phase": ["profiling", "writing", "closing", "writing"],
+            "first_turn": [0, 2, 3, 0],
+            "last_turn": [1, 2, 3, 4],
+            "spend_tokens": [100, 60, 40, 10],
+            "elapsed_s": [30.0, 50.0, 20.0, None],
+            "share_turns": [0.5, 0.25, 0.25, 1.0],
+            "share_spend": [0.5, 0.3, 0.2, 1.0],
+            "share_time": [0.3, 0.5, 0.2, None],
+        }
+    )
+
+
+def turns() -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "trace_id": ["a"] * 4,
+            "turn": [0, 1, 2, 3],
+            "t_s": [5.0, 20.0, 35.0, 85.0],
+            "cum_spend_tokens": [40, 100, 160, 200],
+            "spend_tokens": [40, 60, 60, 40],
+            "phase": ["profiling", "profiling", "writing", "closing"],
+            "activity": ["orient", "bench", "author", None],
+        }
+    )
+
+
+def test_bands_lie_end_to_end_and_start_where_their_first_turn_starts() -> None:
+    laid = bands(phases().filter(pl.col("trace_id") == "a"), turns())
+    assert laid.select("from_tokens", "until_tokens").rows() == [(0, 100), (100, 160), (160, 200)]
+    assert laid.select("from_s", "until_s").rows() == [(5.0, 35.0), (35.0, 85.0), (85.0, 105.0)]
+
+
+def test_versions_stand_at_their_turn_and_the_first_of_a_design_opens_it() -> None:
+    kernels = pl.DataFrame(
+        {
+            "version": [0, 1, 2, 3],
+            "solution_version": [1, None, 2, 3],
+            "turn": [1, 1, 2, 9],
+            "op": ["write"] * 4,
+            "framework": ["triton", "unknown", "triton", "cuda"],
+            "design": [0, None, 0, 1],
+            "n_lines": [10, 5, 12, 40],
+            "added_lines": [10, 5, 2, 40],
+            "removed_lines": [0, 0, 0, 12],
+            "complete": [True] * 4,
+            "is_solution": [True, False, True, True],
+        }
+    )
+    placed = versions(kernels, turns())
+    assert placed.select("solution_version", "cum_spend_tokens", "opens").rows() == [
+        (1, 100, True),
+        (2, 160, False),
+        (3, None, True),
+    ]
+
+
+def test_spend_by_activity_and_phase_sums_to_the_whole() -> None:
+    cells = phase_activity(turns())
+    assert set(cells.select("activity", "phase", "tokens").rows()) == {
+        ("orient", "profiling", 40),
+        ("bench", "profiling", 60),
+        ("author", "writing", 60),
+        ("unknown", "closing", 40),
+    }
+    assert cells["share"].sum() == pytest.approx(1)
+    assert phase_activity(turns().with_columns(phase=pl.lit(None, pl.String))).is_empty()
+
+
+def test_phase_measures_are_means_over_the_runs_that_know_them() -> None:
+    means = {(m, p): (s, n) for m, p, s, n, _ in phase_measures(phases()).iter_rows()}
+    assert means["turns", "writing"] == (pytest.approx((0.25 + 1.0) / 2), 2)
+    assert means["spend", "profiling"] == (pytest.approx(0.25), 2)
+    assert means["time", "writing"] == (pytest.approx(0.5), 1), "run b has no time"
+    assert phase_measures(phases().clear()).is_empty()
+
+
+def test_a_run_without_a_score_says_what_its_trace_shows() -> None:
+    ids = ["silent", "never ran", "failed", "cut", "unchecked", "scored", "twin"]
+    runs = pl.DataFrame(
+        {
+            "trace_id": ids,
+            "duplicate_of": [None] * 6 + ["cut"],
+            "best_score": [None] * 5 + [0.2, None],
+            "n_tool_calls": [0] + [3] * 6,
+        }
+    )
+    rows = [
+        ("failed", "check", 0.0, None),
+        ("cut", "check", 1.0, None),
+        ("cut", "ms", 1.5, 0),
+        ("unchecked", "check", 0.0, None),
+        ("unchecked", "peak_fraction", 0.3, None),
+        ("scored", "peak_fraction", 0.2, None),
+    ]
+    scores = pl.DataFrame(rows, schema=["trace_id", "metric", "value", "shape"], orient="row").with_columns(
+        official=pl.lit(True)
+    )
+    assert dict(unscored(runs, scores).select("trace_id", "reason").iter_rows()) == {
+        "silent": "the trace holds no tool call",
+        "never ran": "neither a check nor a benchmark is seen",
+        "failed": "every check seen fails",
+        "cut": "a check passes, but the log cuts the benchmark before its score",
+        "unchecked": "scores were printed, but no version that was scored passes its check",
+    }
+
+
+def test_a_blank_cell_gives_the_published_reason() -> None:
+    cells = pl.DataFrame(
+        {
+            "bench": ["hard"] * 5,
+            "gpu": ["h100", "h100", "h100", "h100", None],
+            "problem": ["p"] * 5,
+            "model": ["m"] * 5,
+            "harness": [None] * 5,
+            "effort": [None] * 5,
+            "run_id": list("abcde"),
+            "score": [0.2, None, 0.3, None, None],
+            "correct": [True, False, True, None, False],
+            "verdict": [None, None, "reward_hack", None, None],
+            "failure_reason": [None, "timeout", None, None, "timeout"],
+        },
+        schema_overrides={"harness": pl.String, "effort": pl.String},
+    )
+    assert blank_cells(cells).select("run_id", "reason").rows() == [
+        ("b", "timeout"),
+        ("c", "verdict reward_hack"),
+        ("d", "no score; no reason published"),
+    ]
+
+
+def test_the_best_kernel_is_the_best_that_counts_and_is_held_against_its_board() -> None:
+    runs = pl.DataFrame(
+        {
+            "trace_id": ["a", "b", "c"],
+            "model": ["m", "n", "o"],
+            "problem": ["p"] * 3,
+            "gpu": ["h100"] * 3,
+            "deck_generation": ["g"] * 3,
+            "mark": ["", "", "reward_hack"],
+        }
+    )
+    roi = pl.DataFrame(
+        {
+            "trace_id": ["a", "a", "a", "b", "c"],
+            "kernel_version": [0, 1, 2, 0, 0],
+            "framework": ["triton"] * 5,
+            "score_median": [0.1, 0.2, 0.9, 0.4, 0.8],
+            "checked": ["same_version", "later", "failed", "same_version", "same_version"],
+        }
+    )
+    kernels = pl.DataFrame(
+        {"trace_id": ["a", "a", "a", "b"], "version": [0, 1, 2, 0], "n_lines": [10, 20, 30, 80], "complete": [True] * 4}
+    )
+    best = best_kernels(runs, roi, kernels.lazy()).sort("trace_id")
+    assert best.select("trace_id", "score", "n_lines").rows() == [("a", 0.2, 20), ("b", 0.4, 80)]
+    assert best["share"].to_list() == pytest.approx([0.5, 1.0])
