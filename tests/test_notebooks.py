@@ -1,0 +1,109 @@
+"""The notebooks: stored without outputs, run as they stand on the sample and on real traces, and say what they promise."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+nbformat = pytest.importorskip("nbformat", reason="Jupyter is not installed: pip install 'traceparse[notebooks]'")
+nbclient = pytest.importorskip("nbclient", reason="Jupyter is not installed: pip install 'traceparse[notebooks]'")
+pytest.importorskip("ipykernel", reason="no kernel for notebooks: pip install 'traceparse[notebooks]'")
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+ON_TABLES = [path for path in NOTEBOOKS if path.name[:2] in ("01", "02", "03", "04")]
+SWITCH = re.compile(r'^SOURCE = "sample"', re.MULTILINE)
+
+PROMISED = {
+    # The run of the sample with most scores, as data/sample/README.md and its truth file state it.
+    "01": ["20260702_091500_claude_claude-opus-4-8_01_row_softmax", "0.2079 of peak"],
+    "02": ["by hand 5,022, stated 5,022, in the table 5,022 (reported)"],
+    "03": ["9 of 9 runs have phases", "record 37"],
+    "04": ["0.2079 of peak", "it scores 0.254", "the problem has four shapes"],
+}
+FIGURES = {"01": 2, "02": 9, "03": 7, "04": 9}
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder beside which all notebooks load, so that the second one finds the tables of the first."""
+    return tmp_path_factory.mktemp("workplace")
+
+
+def name(path: Path) -> str:
+    return path.stem
+
+
+def run(path: Path, folder: Path, source: str) -> Any:
+    """The executed notebook; it runs in a folder of its own, so its tables land outside the checkout."""
+    notebook = nbformat.read(path, as_version=4)
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    first.source, n = SWITCH.subn(f"SOURCE = {json.dumps(source)}", first.source)
+    assert n == 1, "the first code cell switches the source in one line"
+    place = folder / "notebooks"
+    place.mkdir(exist_ok=True)
+    nbclient.NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(place)}}).execute()
+    assert sorted(p.name for p in (folder / "data" / "loaded").iterdir() if p.is_dir())
+    return notebook
+
+
+def shown(notebook: Any) -> str:
+    """Everything that the cells put out, markup and all, but for the one script that draws figures."""
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert not [output["text"] for output in outputs if output.get("name") == "stderr"]
+    texts = [output["text"] for output in outputs if output.output_type == "stream"]
+    texts += [output["data"].get("text/html", "") for output in outputs if "data" in output]
+    return "\n".join(text for text in texts if not text.startswith("<script>"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_a_stored_notebook_is_valid_and_holds_no_output(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        assert set(cell.metadata) <= {"tags"}
+        if cell.cell_type == "code":
+            assert cell.outputs == []
+            assert cell.execution_count is None
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+    assert set(notebook.metadata.language_info) == {"name"}
+    words = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    for part in ("Question", "Method", "Limits"):
+        assert part in words
+
+
+@pytest.mark.parametrize("path", ON_TABLES, ids=name)
+def test_a_notebook_runs_on_the_sample_and_draws_its_figures(path: Path, workplace: Path) -> None:
+    text = shown(run(path, workplace, "sample"))
+    number = path.name[:2]
+    for promised in PROMISED[number]:
+        assert promised in re.sub(r"\s+", " ", text)
+    assert text.count('<div id="figure-') == FIGURES[number]
+    assert "Nothing to draw" not in text
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", text), "a figure or table asks a network"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("path", ON_TABLES, ids=name)
+def test_a_notebook_runs_on_real_traces(path: Path, workplace: Path, shared: Path) -> None:
+    text = shown(run(path, workplace, str(shared / "traces" / "labelled")))
+    assert text.count('<div id="figure-') >= FIGURES[path.name[:2]]
+
+
+@pytest.mark.parametrize("path", ON_TABLES, ids=name)
+def test_a_notebook_runs_where_hardly_anything_is_known(path: Path, tmp_path: Path, workplace: Path) -> None:
+    """One run of one answer: no tool, no score, no kernel, no usage, no clock."""
+    logs = tmp_path
+    record = {"type": "assistant", "uuid": "a", "parentUuid": None, "sessionId": "s", "isSidechain": False, "cwd": "/x",
+              "version": "2.1.181", "timestamp": "2026-07-02T09:15:00.000Z", "requestId": "r",
+              "message": {"id": "m", "type": "message", "role": "assistant", "model": "<b>nobody</b>",
+                          "content": [{"type": "text", "text": "<script>alert(1)</script> I give up."}]}}  # fmt: skip
+    (logs / "20260702_091500_claude_nobody_01_fp8_gemm.jsonl").write_text(json.dumps(record) + "\n")
+    text = shown(run(path, workplace, str(logs)))
+    assert "<b>nobody" not in text
+    assert "<script>alert" not in text

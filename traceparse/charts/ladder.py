@@ -1,0 +1,229 @@
+"""Figures of what a run's spend bought: one function per figure, each takes frames and returns a chart. Computes no figure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import altair as alt
+import polars as pl
+
+from traceparse.charts import theme
+from traceparse.charts.fields import source, verified
+from traceparse.charts.score import score_ladder
+
+_FRAMEWORKS = {
+    "ptx": ("vermilion", "cross"),
+    "cutlass": ("purple", "diamond"),
+    "wmma": ("orange", "triangle-down"),
+    "cuda": ("green", "square"),
+    "triton": ("blue", "circle"),
+    "cute-dsl": ("sky", "triangle-up"),
+    "torch": ("muted", "triangle-left"),
+    "unknown": ("faint", "stroke"),
+}
+"""Framework → (colour, shape)."""
+
+_SPAN = {
+    "cum_spend_tokens": ("from_tokens", "until_tokens", "cum_spend_tokens", 1),
+    "cum_s": ("from_s", "until_s", "t_s", 60),
+}
+"""Axis of the ladder → both ends of a band, the place of a version, and what one unit of the axis is (a minute)."""
+
+
+def ladder_in_phases(
+    roi: pl.DataFrame,
+    bands: pl.DataFrame,
+    versions: pl.DataFrame,
+    *,
+    over: Literal["cum_spend_tokens", "cum_s"] = "cum_spend_tokens",
+    height: int = 320,
+) -> alt.LayerChart:
+    """The score ladder of a run over its phases as bands, with a tick per version of the solution and a dashed line per design.
+
+    Args:
+        roi: Rows of the table ``roi`` of one run.
+        bands: Its phases as `traceparse.report.views.phases.bands` gives them.
+        versions: Its versions as `traceparse.report.views.phases.versions` gives them.
+        over: What the run is measured in.
+        height: In pixels.
+
+    Raises:
+        UsageError: A frame lacks a column.
+    """
+    low, high, at, unit = _SPAN[over]
+    band_columns = ("segment", "phase", low, high, "evidence")
+    version_columns = (at, "turn", "solution_version", "framework", "design", "op", "n_lines", "opens")
+    source(bands.head(0), *band_columns)
+    source(versions.head(0), *version_columns)
+    bands, versions = bands.drop_nulls([low, high]), versions.drop_nulls(at)
+    colours = theme.scale(theme.PHASES, bands["phase"].unique().to_list())
+    tips = [alt.Tooltip("phase:N"), alt.Tooltip("evidence:N")]
+    behind = verified(
+        alt.Chart(source(bands, *band_columns))
+        .transform_calculate(low=f"datum.{low} / {unit}", high=f"datum.{high} / {unit}")
+        .mark_rect(opacity=0.28)
+        .encode(
+            x=alt.X("low:Q"),
+            x2="high:Q",
+            color=alt.Color("phase:N", scale=colours, title="phase", legend=alt.Legend(symbolOpacity=1, columns=4)),
+            tooltip=tips,
+        ),
+        band_columns,
+    )
+    base = alt.Chart(source(versions, *version_columns)).transform_calculate(at=f"datum.{at} / {unit}")
+    tips = [
+        alt.Tooltip("solution_version:Q", title="version"),
+        alt.Tooltip("op:N"),
+        alt.Tooltip("framework:N"),
+        alt.Tooltip("design:Q"),
+        alt.Tooltip("n_lines:Q", title="lines"),
+        alt.Tooltip("turn:Q"),
+    ]
+    ticks = verified(
+        base.mark_rule(color=theme.colour("ink"), strokeWidth=1.4).encode(
+            x=alt.X("at:Q"), y=alt.value(height - 11), y2=alt.value(height), tooltip=tips
+        ),
+        version_columns,
+    )
+    designs = base.transform_filter(alt.datum.opens)
+    rules = verified(
+        designs.mark_rule(color=theme.colour("muted"), strokeDash=[3, 3]).encode(x=alt.X("at:Q"), tooltip=tips),
+        version_columns,
+    )
+    labels = verified(
+        designs.mark_text(align="left", dx=4, dy=8, color=theme.colour("muted"), fontSize=10).encode(
+            x=alt.X("at:Q"), y=alt.value(0), text="framework:N"
+        ),
+        version_columns,
+    )
+    ladder = score_ladder(roi, over=over, height=height)
+    chart: alt.LayerChart = (
+        alt.layer(behind, rules, labels, ticks, ladder)
+        .resolve_scale(color="independent", shape="independent")
+        .properties(width="container", height=height)
+    )
+    return chart
+
+
+def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
+    """What each step of a ladder bought per 1,000 tokens; a step that brought nothing has no bar.
+
+    Args:
+        roi: Rows of the table ``roi`` of one run; steps without spend between them are left out.
+        height: In pixels.
+
+    Raises:
+        UsageError: The frame lacks a column.
+    """
+    columns = ("step", "roi", "delta_best", "delta_spend_tokens", "framework", "solution_version", "score")
+    source(roi.head(0), *columns)
+    drawn = roi.drop_nulls("roi").with_columns(pl.col("framework").fill_null("unknown"))
+    colours, _ = theme.shapes(_FRAMEWORKS, drawn["framework"].unique().to_list())
+    chart: alt.Chart = (
+        alt.Chart(source(drawn, *columns), width="container", height=height)
+        .mark_bar()
+        .encode(
+            x=alt.X("step:O", title="benchmark", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+            y=alt.Y("roi:Q", title="gain of the best score per 1,000 tokens", axis=alt.Axis(tickCount=5)),
+            color=alt.Color("framework:N", scale=colours, title=None),
+            tooltip=[
+                alt.Tooltip("step:O", title="benchmark"),
+                alt.Tooltip("roi:Q", title="gain per 1,000 tokens", format=".4~g"),
+                alt.Tooltip("delta_best:Q", title="gain", format=".4~f"),
+                alt.Tooltip("delta_spend_tokens:Q", title="tokens since the step before", format=","),
+                alt.Tooltip("framework:N"),
+                alt.Tooltip("solution_version:Q", title="version"),
+                alt.Tooltip("score:Q", format=".4~f"),
+            ],
+        )
+    )
+    return verified(chart, columns)
+
+
+def framework_dates(runs: pl.DataFrame) -> alt.Chart:
+    """What each model's final kernels were written in, by the run's date; problems of one day stand above each other.
+
+    Args:
+        runs: Columns ``day`` (a date), ``model``, ``framework``, ``problem``, ``trace_id``; rows without a day or framework are left out.
+
+    Raises:
+        UsageError: The frame lacks a column.
+    """
+    columns = ("day", "model", "framework", "problem", "trace_id")
+    source(runs.head(0), *columns)
+    drawn = runs.drop_nulls(["day", "framework"]).with_columns(
+        pl.col("day").cast(pl.String), pl.col("model").fill_null("unknown")
+    )
+    colours, shapes = theme.shapes(_FRAMEWORKS, drawn["framework"].unique().to_list())
+    order = drawn.group_by("model").agg(pl.col("day").min()).sort("day", "model")["model"].to_list()
+    chart: alt.Chart = (
+        alt.Chart(source(drawn, *columns), width="container", height=26 * max(len(order), 1))
+        .mark_point(filled=True, size=45, opacity=0.8)
+        .encode(
+            x=alt.X(
+                "day:T",
+                title=None,
+                axis=alt.Axis(format="%d %b", tickCount=6, labelOverlap=True),
+                scale=alt.Scale(padding=12),
+            ),
+            y=alt.Y("model:N", sort=order, title=None),
+            yOffset=alt.YOffset("problem:N"),
+            color=alt.Color("framework:N", scale=colours, title=None),
+            shape=alt.Shape("framework:N", scale=shapes, title=None),
+            tooltip=[
+                alt.Tooltip("model:N"),
+                alt.Tooltip("framework:N"),
+                alt.Tooltip("problem:N"),
+                alt.Tooltip("day:T", format="%Y-%m-%d"),
+                alt.Tooltip("trace_id:N", title="run"),
+            ],
+        )
+    )
+    return verified(chart, columns)
+
+
+def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
+    """Lines of the best kernel against its score, each run's score as a share of the best on its problem and GPU.
+
+    Args:
+        points: Columns ``n_lines`` (above 0), ``share`` (0..1), ``score``, ``framework``, ``problem``, ``gpu``, ``model``, ``trace_id``.
+        height: In pixels.
+
+    Raises:
+        UsageError: The frame lacks a column.
+    """
+    columns = ("n_lines", "share", "score", "framework", "problem", "gpu", "model", "trace_id")
+    source(points.head(0), *columns)
+    drawn = points.drop_nulls(["n_lines", "share"]).with_columns(pl.col("framework").fill_null("unknown"))
+    colours, shapes = theme.shapes(_FRAMEWORKS, drawn["framework"].unique().to_list())
+    ticks = theme.log_ticks(min(drawn["n_lines"]), max(drawn["n_lines"])) if drawn.height else []
+    chart: alt.Chart = (
+        alt.Chart(source(drawn, *columns), width="container", height=height)
+        .mark_point(filled=True, size=50, opacity=0.8)
+        .encode(
+            x=alt.X(
+                "n_lines:Q",
+                title="lines of the kernel (log)",
+                scale=alt.Scale(type="log", nice=False, padding=14),
+                axis=alt.Axis(values=ticks, format="d"),
+            ),
+            y=alt.Y(
+                "share:Q",
+                title="score, of the best there",
+                axis=alt.Axis(format="%", tickCount=5),
+                scale=alt.Scale(domainMin=0),
+            ),
+            color=alt.Color("framework:N", scale=colours, title=None),
+            shape=alt.Shape("framework:N", scale=shapes, title=None),
+            tooltip=[
+                alt.Tooltip("model:N"),
+                alt.Tooltip("problem:N"),
+                alt.Tooltip("gpu:N"),
+                alt.Tooltip("framework:N"),
+                alt.Tooltip("n_lines:Q", title="lines", format=","),
+                alt.Tooltip("score:Q", format=".4~f"),
+                alt.Tooltip("trace_id:N", title="run"),
+            ],
+        )
+    )
+    return verified(chart, columns)
