@@ -13,10 +13,18 @@ from traceparse.cli.app import DATA, cli
 @click.argument("runs", nargs=-1, metavar="[RUN]…")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The page.  [default: reports/NAME.html]")
 @DATA
-def report(runs: tuple[str, ...], out: Path | None, data: Path | None) -> None:
-    """Write one self-contained page: for the data set, or one for each RUN (a run_id, a trace_id or a unique part of one)."""
+@click.option(
+    "--story",
+    type=click.Choice(["published"]),
+    help="Hold the benchmark author's published statements against the data.",
+)
+def report(runs: tuple[str, ...], out: Path | None, data: Path | None, story: str | None) -> None:
+    """Write one self-contained page for the data set, or for each RUN.
+
+    RUN is a run_id, a trace_id or a unique part of one. The page needs no network: charts, styles and scripts are in it.
+    """
     from traceparse.dataset import open as open_data
     from traceparse.report import write_report
 
-    for path in write_report(open_data(data), list(runs), out):
+    for path in write_report(open_data(data), list(runs), out, story):
         click.echo(path)

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 REPORTS = Path("reports")
 
 
-def write_report(data: Dataset, runs: list[str], out: Path | None = None) -> list[Path]:
+def write_report(data: Dataset, runs: list[str], out: Path | None = None, story: str | None = None) -> list[Path]:
     """Write one self-contained page for the data set, or one for each run.
 
     Args:
         data: The loaded tables.
         runs: Runs by run_id, trace_id or a unique part of one; none for the page of the data set.
         out: The page, or with several runs the folder of the pages; ``reports/NAME.html`` and ``reports/NAME--RUN.html`` by default.
+        story: ``published`` for the page that holds the benchmark author's statements against the data, instead.
 
     Returns:
         The pages written, in the order of `runs`.
@@ -35,6 +36,12 @@ def write_report(data: Dataset, runs: list[str], out: Path | None = None) -> lis
     from traceparse.report.dataset_page import dataset_page
     from traceparse.report.run_page import run_page
 
+    if story is not None:
+        from traceparse.report.story_page import story_page
+
+        if runs:
+            raise UsageError("a story is about the whole data set", expected="no RUN beside --story")
+        return [_write(out or REPORTS / f"{_safe(data.manifest.name)}--{_safe(story)}.html", story_page(data))]
     if not runs:
         return [_write(out or REPORTS / f"{_safe(data.manifest.name)}.html", dataset_page(data))]
     ids = list(dict.fromkeys(data.find(run) for run in runs))

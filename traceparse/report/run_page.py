@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from traceparse import charts
+from traceparse.metrics.boards import against_published
+from traceparse.metrics.narrate import paragraph
+from traceparse.published import load_boards
 from traceparse.report import views
 from traceparse.report.page import Figure, render
 from traceparse.report.transcript import transcript
@@ -42,6 +45,8 @@ def run_page(data: Dataset, run: str) -> str:
         run=row,
         data_name=data.manifest.name,
         silent=silent,
+        told=paragraph(frames),
+        standing=_standing(data, frames),
         files=_files(data, row["trace_id"]),
         entries=transcript(frames),
         versions=versions.to_dicts(),
@@ -51,6 +56,19 @@ def run_page(data: Dataset, run: str) -> str:
         skipped=frames["skipped"].to_dicts(),
         phases=frames["phases"].to_dicts(),
     )
+
+
+def _standing(data: Dataset, frames: Frames) -> dict[str, Any] | None:
+    """Where the run stands among the loaded runs and the published cells of its board; None without a counting score."""
+    ranks = frames["roi_runs"].to_dicts()
+    if not ranks or ranks[0]["best_score"] is None:
+        return None
+    placed = against_published(frames["runs"], frames["roi_runs"], load_boards()).to_dicts()
+    board = frames["runs"].select("problem", "gpu", "deck_generation")
+    rivals = data.runs.join(board, on=board.columns, how="semi").join(
+        data.roi_runs.filter(pl.col("rank_score").is_not_null()), on="trace_id", how="semi"
+    )
+    return ranks[0] | {"n_loaded": rivals.height, "published": placed[0] if placed else None}
 
 
 def _files(data: Dataset, trace_id: str) -> list[str]:

@@ -92,5 +92,26 @@ def cut(text: str, limit: int) -> tuple[str, int]:
     return head, len(text) - len(head)
 
 
-FILTERS = {"count": count, "short": short, "score": score, "percent": percent, "usd": usd, "duration": duration}
+def figure(value: float | None, unit: str) -> str:
+    """A figure of a published statement in its unit (`traceparse.statements.Statement.unit`)."""
+    if value is None:
+        return _UNKNOWN
+    if unit == "share":
+        return percent(value)
+    if unit == "s":
+        return duration(value)
+    if unit == "x":
+        return f"{value:.4g}×"
+    return count(value) if unit in ("tokens", "count") else f"{value:.4g}"
+
+
+FILTERS = {
+    "count": count,
+    "short": short,
+    "score": score,
+    "percent": percent,
+    "usd": usd,
+    "duration": duration,
+    "figure": figure,
+}
 """Template filters by name."""
