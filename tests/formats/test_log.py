@@ -59,6 +59,37 @@ def test_one_line(tmp_path: Path, line: bytes, value: object, skipped: list[tupl
     assert log.n_records == 1
 
 
+class Shaped(msgspec.Struct):
+    t: str = "none"
+    parts: list[Part | str] | None = None
+
+
+class Part(msgspec.Struct):
+    text: str | None = None
+    n: int = 0
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (b'{"t": 5}', Shaped()),
+        (b'{"t": "a", "parts": 7}', Shaped("a")),
+        (b'{"t": "a", "parts": ["x", 3, {"text": {}, "n": 2}, {"text": "y", "n": null}]}',
+         Shaped("a", ["x", Part(None, 2), Part("y", 0)])),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_type_costs_the_field_not_the_record(tmp_path: Path, line: bytes, value: Shaped) -> None:
+    log = log_of(tmp_path / "a.jsonl", line + b"\n")
+    assert [record for _, record in log.decode(msgspec.json.Decoder(Shaped))] == [value]
+    assert reasons(log) == [(0, "unexpected_field", "repaired")]
+
+
+def test_a_record_that_is_no_object_is_lost_by_name(tmp_path: Path) -> None:
+    log = log_of(tmp_path / "a.jsonl", b'[1]\n"x"\n')
+    assert list(log.decode(msgspec.json.Decoder(Shaped))) == []
+    assert reasons(log) == [(0, "unexpected_shape", "dropped"), (1, "unexpected_shape", "dropped")]
+
+
 def test_an_integer_beyond_64_bits_is_read_as_a_float_and_counted() -> None:
     assert tolerant(b"[1180591620717411303424, 9007199254740993]") == ([2.0**70, 9007199254740993], 1)
 

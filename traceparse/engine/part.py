@@ -18,7 +18,7 @@ from traceparse.describe import describe, trusts_error_flags
 from traceparse.engine import lineage
 from traceparse.engine.lineage import LINEAGE, Verdict
 from traceparse.engine.plan import Group, Options
-from traceparse.errors import TraceparseError
+from traceparse.errors import StoreError, TraceparseError
 from traceparse.formats import by_name, detect
 from traceparse.formats.log import Log
 from traceparse.model import Skip
@@ -107,7 +107,10 @@ def build_part(job: Job) -> Built:
             unread.append(_no_block(item, "reader_fault", "dropped", f"{type(error).__name__}: {error}"))
         marks.append(TraceMark(item.trace_id, item.marks, ids, found))
     frames = analyse(
-        tables.frames(runs), tokens=job.options.tokens, analysis=job.options.analysis, strict=job.options.strict
+        _framed(runs, unread, strict=job.options.strict),
+        tokens=job.options.tokens,
+        analysis=job.options.analysis,
+        strict=job.options.strict,
     )
     if unread:
         frames["skipped"] = pl.concat([frames["skipped"], pl.DataFrame(unread, schema=tables.dtypes(SKIPPED))])
@@ -124,6 +127,32 @@ def build_part(job: Job) -> Built:
         shared = pl.concat([shared, lineage.read(Path(job.old), _ids(job.kept.values()))])
     _write(shared, part_file(Path(job.out), LINEAGE, job.number))
     return Built(job.number, marks, counts)
+
+
+def _framed(runs: list[tuple[str, dict[str, Any], Run]], unread: list[dict[str, Any]], *, strict: bool) -> Frames:
+    """The tables of the traces; one whose values no column takes is left out and named, at the cost of no other."""
+    try:
+        return tables.frames(runs)
+    except StoreError:
+        if strict:
+            raise
+        sound = []
+        for run in runs:
+            try:
+                tables.frames([run])
+            except StoreError as error:
+                row = {
+                    "trace_id": run[0],
+                    "file": 0,
+                    "record": 0,
+                    "reason": "reader_fault",
+                    "byte_offset": 0,
+                    "n_bytes": 0,
+                }
+                unread.append({**row, "kind": "dropped", "snippet": str(error)[:500]})
+            else:
+                sound.append(run)
+        return tables.frames(sound)
 
 
 def _write(data: pl.DataFrame, path: Path) -> None:

@@ -13,13 +13,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
 from traceparse.formats import Group, Knows, trace_id_of
+from traceparse.formats.anthropic import SYNTHETIC_MODEL, usage_of
 from traceparse.formats.blocks import cut_marked, flatten, tool_call
 from traceparse.formats.log import Head, Line, Log
-from traceparse.model import MAIN, Agent, Block, Event, ToolResult, Trace, Usage
+from traceparse.model import MAIN, Agent, Block, Event, ToolResult, Trace
 
 NAME = "claude-code"
 TITLE = "Claude Code session files (~/.claude/projects/**/*.jsonl), native or as converted for the published dataset"
@@ -38,20 +40,6 @@ _SIDE_TYPES = _TYPES - {"user", "assistant"} | {
 _LABEL = re.compile(r"\[(init|system|task_[a-z]+|result|end|error|[a-z]+_[a-z_]+)\](?: |$)")
 _CONTINUED = "This session is being continued from a previous conversation"
 _SUBAGENT = re.compile(r"(?P<session>.+)/subagents/(?:.*/)?agent-[^/]+\.jsonl(?:\.gz|\.zst)?$")
-_SYNTHETIC_MODEL = "<synthetic>"
-
-
-class _CacheWrites(msgspec.Struct):
-    ephemeral_5m_input_tokens: int | None = None
-    ephemeral_1h_input_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_creation: _CacheWrites | None = None
 
 
 class _Content(msgspec.Struct):
@@ -71,7 +59,7 @@ class _Message(msgspec.Struct):
     content: str | list[_Content | str] | None = None
     id: str | None = None
     model: str | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     stop_reason: str | None = None
 
 
@@ -256,7 +244,7 @@ def _event(log: Log, file: int, line: Line, record: _Record, converted: bool) ->
 
 def _assistant(event: Event, record: _Record, message: _Message, converted: bool) -> None:
     content = [message.content] if isinstance(message.content, str) else message.content or []
-    if message.model == _SYNTHETIC_MODEL:  # local error text, no API response
+    if message.model == SYNTHETIC_MODEL:  # local error text, no API response
         text = "\n".join(item if isinstance(item, str) else item.text or "" for item in content)
         event.blocks.append(Block("error", text))
         return
@@ -265,7 +253,7 @@ def _assistant(event: Event, record: _Record, message: _Message, converted: bool
     event.response = event.key = None if converted else message.id
     event.stop_reason = message.stop_reason
     event.final = message.stop_reason is not None and not converted
-    event.usage = _usage(message.usage)
+    event.usage = usage_of(message.usage)
     for item in content:
         if isinstance(item, str):
             event.blocks.append(Block("text", item, cut_marked(item)))
@@ -316,18 +304,6 @@ def _result(event: Event, item: _Content) -> None:
 
 def _image(data: bytes) -> Block:
     return Block("image", f"sha256:{hashlib.sha256(data).hexdigest()}")
-
-
-def _usage(usage: _Usage | None) -> Usage | None:
-    if usage is None:
-        return None
-    return Usage(
-        uncached_input=usage.input_tokens,
-        cache_read=usage.cache_read_input_tokens,
-        cache_write=usage.cache_creation_input_tokens,
-        cache_write_1h=usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else None,
-        output=usage.output_tokens,
-    )
 
 
 def _name_sidechains(events: list[Event], records: list[_Record]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -23,6 +24,8 @@ MAX_RECORD_BYTES = 1 << 28
 """A longer line is skipped as `oversize`: no harness writes one, and one line must fit in memory several times over."""
 
 _SNIPPET_CHARS = 120
+_MOST_MENDS = 12
+_WRONG_FIELD = re.compile(r"got `(?P<type>\w+)` - at `\$(?P<path>[.\[].*)`$")
 _BOM = b"\xef\xbb\xbf"
 _SURROGATE, _SURROGATE_UPPER = b"\\ud", b"\\uD"
 _I64_MIN, _I64_MAX = -(1 << 63), (1 << 63) - 1
@@ -146,11 +149,17 @@ class Log:
         except ValueError as error:
             self.skip(line, "not_json" if line.ended else "truncated_tail", "dropped", file=file, why=str(error))
             return None
-        try:
-            value = decoder.decode(msgspec.json.encode(loose))
-        except (msgspec.MsgspecError, RecursionError) as error:
-            self.skip(line, "unexpected_shape", "dropped", file=file, why=str(error))
-            return None
+        value, left_out = None, 0
+        while value is None:
+            try:
+                value = decoder.decode(msgspec.json.encode(loose))
+            except (msgspec.MsgspecError, RecursionError) as error:
+                left_out += 1
+                if left_out > _MOST_MENDS or not _leave_out(loose, str(error)):
+                    self.skip(line, "unexpected_shape", "dropped", file=file, why=str(error))
+                    return None
+        if left_out:
+            self.skip(line, "unexpected_field", "repaired", file=file)
         if repairs:
             self.skip(line, "repaired_text", "repaired", file=file)
         return value
@@ -192,6 +201,44 @@ def _strict(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
     if _SURROGATE in data or _SURROGATE_UPPER in data:
         raise msgspec.DecodeError("an escaped surrogate: the tolerant decoder tells pairs from lone ones")
     return decoder.decode(data)
+
+
+def _leave_out(value: Any, error: str) -> bool:
+    """Take out of a record the fields that a decoder's error names as being of another type; False where it names none.
+
+    One field of an unforeseen type must not cost the record. For an element of a list the decoder names the list only, so
+    every element goes that is of the type it complains about.
+    """
+    found = _WRONG_FIELD.search(error)
+    if found is None:
+        return False
+    steps = re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", found["path"])
+    places = [value]
+    for name, index in steps[:-1]:
+        places = [inner for place in places for inner in _inside(place, name, index)]
+    name, index = steps[-1]
+    changed = False
+    for place in places:
+        if isinstance(place, dict) and name in place and _type_name(place[name]) == found["type"]:
+            del place[name]
+            changed = True
+        elif isinstance(place, list) and index:
+            kept = [item for item in place if _type_name(item) != found["type"]]
+            changed = changed or len(kept) < len(place)
+            place[:] = kept
+    return changed
+
+
+def _inside(place: Any, name: str, index: str) -> list[Any]:
+    if isinstance(place, dict) and name in place:
+        return [place[name]]
+    return place if isinstance(place, list) and index else []
+
+
+def _type_name(value: Any) -> str:
+    """The word that the decoder's errors use for a value's type."""
+    names = {dict: "object", list: "array", str: "str", bool: "bool", int: "int", float: "float", type(None): "null"}
+    return names.get(type(value), "")
 
 
 def tolerant(data: bytes) -> tuple[Any, int]:

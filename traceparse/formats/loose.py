@@ -23,7 +23,7 @@ T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_S, _LAST_S = 946_684_800.0, 4_102_444_800.0  # the years 2000 and 2100: outside, a number is no time of a log
 _MS_FROM = 1e11  # as seconds the year 5138, as milliseconds 1973
-_COUNT_MAX = (1 << 63) - 1
+_COUNT_MAX = 10**15  # no log counts a million billion of anything, and sums of such counts still fit 64 bits
 _LOST = ("unexpected_shape", "too_deep", "orphan")
 _TEXT_TYPES = (None, "text", "input_text", "output_text")
 
@@ -44,14 +44,14 @@ def sequence(value: Any) -> list[Any]:
 
 
 def count(value: Any) -> int | None:
-    """A number of tokens or the like: a whole number from zero up that a 64-bit column holds, else None."""
+    """A number of tokens or the like: a whole number from zero up within reason, else None."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _COUNT_MAX else None
 
 
 def whole(value: Any) -> int | None:
-    """An exit status or the like: a whole number of either sign that a 64-bit column holds, else None."""
+    """An exit status or the like: a whole number of either sign within reason, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _COUNT_MAX else None
 
 

@@ -1,0 +1,165 @@
+"""Damaged logs of every reader through a whole load, tokens and analysis included: no fault, no line lost, no sum off."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from claude_records import TEXT, call, native, result, usage
+from conftest import SHARED, write_lines
+
+import traceparse as tp
+from traceparse import store
+
+FIXTURES = Path(__file__).resolve().parents[1] / "formats/fixtures"
+JUNK = (
+    b"\n",
+    b"\x00" * 8,
+    b'"',
+    b"}",
+    b"[",
+    b"\\ud83d",
+    b"\xef\xbb\xbf",
+    b"1e999",
+    b"\xe2\x80\xa8",
+    b"null",
+    b"9" * 25,
+)
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    1.5,
+    1 << 70,
+    10**18,
+    "x",
+    "",
+    [],
+    {},
+    [None],
+    [[1]],
+    {"type": 7},
+    "\ud83d",
+    "a\x00b",
+    -5,
+    1e300,
+)
+WHOLE = ("opencode-store", "opencode-export", "hub-rows", "run-folder")
+"""Formats that are no sequence of lines, or (a run folder) leave a log that tells of the same run aside as one file."""
+
+
+def damaged_bytes(rng: random.Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.randint(1, 6)):
+        place = rng.randrange(len(changed) + 1)
+        match rng.choice(("set", "cut", "put", "swap")):
+            case "set":
+                changed[place : place + 1] = bytes([rng.randrange(256)])
+            case "cut":
+                del changed[place : place + rng.randint(1, 60)]
+            case "put":
+                changed[place:place] = rng.choice(JUNK)
+            case "swap":
+                lines = bytes(changed).split(b"\n")
+                lines.insert(rng.randrange(len(lines)), rng.choice(lines))
+                changed = bytearray(b"\n".join(lines))
+    return bytes(changed)
+
+
+def damaged_fields(rng: random.Random, data: bytes) -> bytes:
+    lines = data.split(b"\n")
+    for _ in range(rng.randint(1, 6)):
+        at = rng.randrange(len(lines))
+        try:
+            record = json.loads(lines[at])
+        except ValueError:
+            continue
+        spot: Any = record
+        while isinstance(spot, dict | list) and spot:
+            key = rng.choice(sorted(spot) if isinstance(spot, dict) else range(len(spot)))
+            if not isinstance(spot[key], dict | list) or not spot[key] or rng.random() < 0.3:
+                spot[key] = rng.choice(ODD)
+                break
+            spot = spot[key]
+        lines[at] = json.dumps(record).encode()
+    return b"\n".join(lines)
+
+
+def damage(source: Path, target: Path, rng: random.Random, *, most_bytes: int = 40_000) -> None:
+    """A damaged copy of every file of a folder; of a large one its head."""
+    for path in sorted(p for p in source.rglob("*") if p.is_file()):
+        data = path.read_bytes()
+        if len(data) > most_bytes and path.suffix == ".jsonl":
+            data = data[:most_bytes].rpartition(b"\n")[0] + b"\n"
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(rng.choice((damaged_bytes, damaged_fields, damaged_fields))(rng, data))
+
+
+def check_load(folder: str) -> None:
+    """What holds of every load, however broken its source."""
+    data = tp.load(folder, jobs=1)
+    faults = data.skipped.filter(pl.col("reason").is_in(["reader_fault", "analysis_fault"]))
+    assert faults.is_empty(), faults.select("trace_id", "snippet").rows()
+    seen = pl.concat(
+        [data.blocks.select("trace_id", "file", "record"), data.skipped.select("trace_id", "file", "record")]
+    ).unique()
+    numbers = {key: set(rows["record"]) for key, rows in seen.partition_by("trace_id", "file", as_dict=True).items()}
+    for mark in store.read_manifest(data.folder).traces:
+        if not mark.trace_ids or mark.format in WHOLE:
+            continue
+        for file, member in enumerate(mark.files):
+            if member.path.endswith(".jsonl"):
+                raw = Path(folder, member.path).read_bytes()
+                n_lines = raw.count(b"\n") + (raw[-1:] not in (b"\n", b""))
+                held = set().union(*(numbers.get((trace, file), set()) for trace in mark.trace_ids))
+                assert set(range(n_lines)) <= held, (mark.format, member.path)
+    sums = data.turns.group_by("trace_id").agg(pl.col("spend_tokens").sum().alias("turns"))
+    assert data.runs.join(sums, on="trace_id").filter(pl.col("turns") != pl.col("spend_tokens")).is_empty()
+    counts = [name for name in data.runs.columns if name.endswith(("_tokens", "_usd", "_s")) or name.startswith("n_")]
+    assert data.runs.filter(pl.any_horizontal(pl.col(counts) < 0)).is_empty()
+    priced = data.runs.filter(pl.col("cost_usd").is_not_null())
+    assert priced.filter(pl.col("cost_low_usd") > pl.col("cost_usd") * (1 + 1e-9)).is_empty()
+    assert priced.filter(pl.col("cost_high_usd") < pl.col("cost_usd") * (1 - 1e-9)).is_empty()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_damaged_logs_of_every_reader(here: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    for copy in range(2):
+        damage(FIXTURES, here / f"p/{copy}", rng)
+        session = write_lines(
+            here / "session/s1.jsonl",
+            native(0, "user", "go"),
+            native(1, "assistant", call(command="python check.py"), mid="m1", u=usage(3, 40, 100, 20), stop="tool_use"),
+            native(2, "user", result(content="PASS")),
+            native(3, "assistant", TEXT, mid="m2", u=usage(4, 7, 120, 0), stop="end_turn"),
+        )
+        damage(session.parent, here / f"p/{copy}", rng)
+    check_load("p")
+
+
+def test_a_value_that_no_column_takes_costs_its_trace_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from traceparse.engine import part
+
+    real = part.describe
+
+    def describe(trace_id: str, *args: Any, **more: Any) -> dict[str, Any]:
+        return real(trace_id, *args, **more) | ({"lock_wait_s": "soon"} if trace_id == "a" else {})
+
+    monkeypatch.setattr(part, "describe", describe)
+    for name in ("a", "b"):
+        write_lines(here / f"p/{name}.jsonl", native(0, "user", name), native(1, "assistant", TEXT, mid=name))
+    data = tp.load("p", jobs=1, analysis=False)
+    assert data.runs["trace_id"].to_list() == ["b"]
+    assert data.skipped.select("trace_id", "reason", "kind").rows() == [("a", "reader_fault", "dropped")]
+
+
+@pytest.mark.shared
+def test_damaged_real_logs(shared: Path, here: Path) -> None:
+    damage(SHARED / "traces/raw", here / "p", random.Random(3))
+    check_load("p")
