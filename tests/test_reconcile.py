@@ -187,3 +187,21 @@ def test_the_command_prints_differences_and_gives_programs_everything(here: Path
     assert "4 comparisons, 3 agree" in text
     assert "output_in_text" not in text
     assert "claude-opus" in run("--calibration")
+
+
+@pytest.mark.shared
+def test_list_prices_reach_the_costs_that_real_logs_state(shared: Path, here: Path) -> None:
+    # The logs' own figures: pi adds each response's cost up, OpenCode each step's, Claude's result states a cost by model.
+    data = tp.load(str(shared / "traces/raw"), "raw", analysis=False)
+    costs = reconcile(data).filter(pl.col("compared") == "cost_in_log")
+    assert dict(costs.select("trace_id", "reason").iter_rows()) == {
+        "claude-stream/perfectsnake_48736040": "no_price",  # its model's price changed, and the log has no date
+        "claude-stream/perfectsnake_b2ee321e": "agrees",
+        "large/claude-stream_69bfacd8": "agrees",
+        "large/pi_before-compaction": "agrees",
+        "opencode/cap_opencode-export": "not_billed",
+        "opencode/pfm_opencode-export": "agrees",
+    }
+    assert costs.filter(pl.col("reason") == "agrees").sort("trace_id")["other"].to_list() == pytest.approx(
+        [0.9883624, 1.08851525, 42.5959, 2.2848], abs=1e-4
+    )

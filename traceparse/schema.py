@@ -112,7 +112,7 @@ n_replays: i64 records that restate what another record holds, of this trace or 
 n_turns: i64 model responses
 n_tool_calls: i64 tool calls
 n_tool_errors: i64 tool calls whose result is an error
-n_subagents: i64 subagents whose records stand in the trace
+n_subagents: i64 subagents that the trace names or holds records of
 n_compactions: i64 times the context was compacted
 input_tokens: i64? all prompt tokens = uncached + cache read + cache write
 uncached_input_tokens: i64? prompt tokens billed in full
@@ -131,8 +131,8 @@ spend_tokens: i64? best available count of output tokens; what ROI uses
 spend_basis: str? reported, scaled or estimated
 cost_usd: f64? list-price equivalent of the run's tokens
 price_basis: str? dated price list and which output figure it priced
-cost_low_usd: f64? lower end where the cache split or the price is not known exactly
-cost_high_usd: f64? upper end
+cost_low_usd: f64? lower end where the cache split, the tier or the price is not known exactly; the output priced is price_basis's
+cost_high_usd: f64? upper end of the same; no bound on an output that is only estimated
 score: f64? last official score whose kernel version passes its check
 score_metric: str? peak_fraction or speedup
 best_score: f64? best such score
