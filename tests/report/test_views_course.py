@@ -29,6 +29,7 @@ def phases() -> pl.DataFrame:
             "phase": ["profiling", "writing", "closing", "writing"],
             "first_turn": [0, 2, 3, 0],
             "last_turn": [1, 2, 3, 4],
+            "n_turns": [2, 1, 1, 5],
             "spend_tokens": [100, 60, 40, 10],
             "elapsed_s": [30.0, 50.0, 20.0, None],
             "share_turns": [0.5, 0.25, 0.25, 1.0],
@@ -100,6 +101,8 @@ def test_phase_measures_are_means_over_the_runs_that_know_them() -> None:
     assert means["spend", "profiling"] == (pytest.approx(0.25), 2)
     assert means["time", "writing"] == (pytest.approx(0.5), 1), "run b has no time"
     assert phase_measures(phases().clear()).is_empty()
+    short = phases().with_columns(elapsed_s=pl.lit(0.0), share_time=pl.lit(0.25))
+    assert "time" not in phase_measures(short)["measure"].to_list(), "no clock gives two turns no time"
 
 
 def test_a_run_without_a_score_says_what_its_trace_shows() -> None:

@@ -19,7 +19,7 @@ _FRAMEWORKS = {
     "triton": ("blue", "circle"),
     "cute-dsl": ("sky", "triangle-up"),
     "torch": ("muted", "triangle-left"),
-    "unknown": ("faint", "stroke"),
+    "unknown": ("grey", "triangle-right"),
 }
 """Framework → (colour, shape)."""
 
@@ -44,7 +44,7 @@ def ladder_in_phases(
         roi: Rows of the table ``roi`` of one run.
         bands: Its phases as `traceparse.report.views.phases.bands` gives them.
         versions: Its versions as `traceparse.report.views.phases.versions` gives them.
-        over: What the run is measured in.
+        over: What the run is measured in; where no score has it, nothing is drawn.
         height: In pixels.
 
     Raises:
@@ -55,6 +55,8 @@ def ladder_in_phases(
     version_columns = (at, "turn", "solution_version", "framework", "design", "op", "n_lines", "opens")
     source(bands.head(0), *band_columns)
     source(versions.head(0), *version_columns)
+    if roi.drop_nulls(over).is_empty():
+        bands, versions = bands.clear(), versions.clear()
     bands, versions = bands.drop_nulls([low, high]), versions.drop_nulls(at)
     colours = theme.scale(theme.PHASES, bands["phase"].unique().to_list())
     tips = [alt.Tooltip("phase:N"), alt.Tooltip("evidence:N")]
@@ -186,7 +188,8 @@ def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
     """Lines of the best kernel against its score, each run's score as a share of the best on its problem and GPU.
 
     Args:
-        points: Columns ``n_lines`` (above 0), ``share`` (0..1), ``score``, ``framework``, ``problem``, ``gpu``, ``model``, ``trace_id``.
+        points: Columns ``n_lines`` (0: none known, left out), ``share`` (0..1), ``score``, ``framework``, ``problem``, ``gpu``, ``model``,
+            ``trace_id``.
         height: In pixels.
 
     Raises:
@@ -194,7 +197,8 @@ def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
     """
     columns = ("n_lines", "share", "score", "framework", "problem", "gpu", "model", "trace_id")
     source(points.head(0), *columns)
-    drawn = points.drop_nulls(["n_lines", "share"]).with_columns(pl.col("framework").fill_null("unknown"))
+    drawn = points.drop_nulls(["n_lines", "share"]).filter(pl.col("n_lines") > 0)
+    drawn = drawn.with_columns(pl.col("framework").fill_null("unknown"))
     colours, shapes = theme.shapes(_FRAMEWORKS, drawn["framework"].unique().to_list())
     ticks = theme.log_ticks(min(drawn["n_lines"]), max(drawn["n_lines"])) if drawn.height else []
     chart: alt.Chart = (

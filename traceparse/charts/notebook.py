@@ -98,22 +98,29 @@ _DECIMALS = 4
 
 
 def _cells(column: pl.Series) -> list[str]:
-    """A column's texts; numbers with one count of decimals, so that they can be compared down the column."""
-    known = [value for value in column if value is not None]
-    spec = ",d" if column.dtype.is_integer() else _decimals(known) if column.dtype.is_float() else None
-    texts = ["–" if value is None else format(value, spec) if spec else str(value) for value in column]
+    """A column's texts; numbers of like size with one count of decimals, so that they can be compared down the column."""
+    spec = ",d" if column.dtype.is_integer() else None
+    if column.dtype.is_float():
+        spec = _decimals([abs(value) for value in column if value and math.isfinite(value)])
+    texts = [
+        "–" if value is None else format(value, spec or _size(value)) if column.dtype.is_numeric() else str(value)
+        for value in column
+    ]
     return [escape(_NO_XML.sub("\ufffd", text if len(text) <= _LONG else text[:_LONG] + "…")) for text in texts]
 
 
-def _decimals(values: list[float]) -> str:
-    """The fewest decimals that lose nothing at the size of the column's values; none in common where sizes are mixed."""
-    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+def _decimals(sizes: list[float]) -> str | None:
+    """The fewest decimals that lose nothing that matters at these sizes; None where they are too unlike for one count."""
     if not sizes:
         return ".0f"
     if (max(sizes) >= 1000 and min(sizes) < 1) or max(sizes) < 0.01:
-        return ",.4g" if max(sizes) < 0.01 else ",.7g"
+        return None
     most = max(_DECIMALS - max(0, math.floor(math.log10(max(sizes)))), 0)
     return f",.{next((n for n in range(most) if all(round(v, n) == round(v, _DECIMALS) for v in sizes)), most)}f"
+
+
+def _size(value: float) -> str:
+    return ",.0f" if abs(value) >= 1000 else ".4g"
 
 
 def figure(spec: dict[str, Any], **_: Any) -> dict[str, str]:

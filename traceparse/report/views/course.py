@@ -90,6 +90,10 @@ def phase_measures(phases: pl.DataFrame) -> pl.DataFrame:
     for measure in ("turns", "spend", "time"):
         share = f"share_{measure}"
         known = phases.filter(pl.col(share).is_not_null().all().over("trace_id"))
+        if measure == "time":
+            # Several turns in no time: the clock of that run does not reach so far, and its shares are of a part.
+            unreached = (pl.col("n_turns") > 1) & (pl.col("elapsed_s") == 0)
+            known = known.filter(~unreached.any().over("trace_id"))
         whole = pl.col(share).sum()
         of_run = known.with_columns(pl.col(share) / whole.over("trace_id")).filter(pl.col(share).is_finite())
         n_runs = of_run["trace_id"].n_unique()
