@@ -1,0 +1,84 @@
+"""`traceparse audit`: evidence for and against an honest score, printed by severity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from traceparse.cli.app import DATA, FMT, cli
+from traceparse.cli.printing import print_rows
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]…")
+@click.option("--deck", type=_FOLDER, metavar="DIR", help="Problems, for the operations that each one forbids.")
+@click.option(
+    "--solutions", type=_FOLDER, metavar="DIR", help="Submitted solutions, audited in place of the rebuilt text."
+)
+@click.option(
+    "--annotations", type=_FOLDER, metavar="DIR", help="Published verdicts: print how each rule compares instead."
+)
+@click.option(
+    "--severity",
+    type=click.Choice(["info", "flag", "hack"]),
+    default="flag",
+    show_default=True,
+    help="Print this and graver.",
+)
+@FMT
+@DATA
+def audit(
+    runs: tuple[str, ...], deck: Path | None, solutions: Path | None, annotations: Path | None, severity: str, fmt: str, data: Path | None
+) -> None:  # fmt: skip
+    """Look for evidence for and against an honest score.
+
+    RUN is a run_id, a trace_id or a unique part of one; all runs by default. Every finding names its rule, its place and
+    the text itself; `hack` stands only where the evidence alone decides. Nothing is executed. Proofs of `traceparse
+    rerun` join as findings. The table `findings` keeps everything: traceparse show findings.
+    """
+    import polars as pl
+
+    from traceparse.audit import audit_dataset, compare_with_annotations
+    from traceparse.dataset import open as open_data
+
+    loaded = open_data(data)
+    wanted = list(runs) or None
+    with _progress() as report:
+        findings = audit_dataset(loaded, wanted, deck=deck, solutions=solutions, progress=report)
+    if annotations is not None:
+        subjects = loaded.runs["run_id"].drop_nulls().to_list()
+        print_rows(compare_with_annotations(findings, annotations, subjects), fmt)
+        return
+    ranks = {"info": 0, "flag": 1, "hack": 2}
+    rank = pl.col("severity").replace_strict(ranks, return_dtype=pl.Int64)
+    shown = findings.filter(rank >= ranks[severity])
+    if wanted is not None:
+        shown = shown.filter(pl.col("trace_id").is_in([loaded.find(run) for run in wanted]))
+    columns = ("subject", "severity", "rule", "where", "record", "path", "line", "message", "evidence")
+    print_rows(shown.sort(rank, descending=True, maintain_order=True).select(columns), fmt)
+    if fmt == "table":
+        tally = shown.group_by("severity").len().sort("severity").rows()
+        text = ", ".join(f"{count} {name}" for name, count in tally) or "nothing"
+        click.echo(
+            f"\n{text} at {severity} or graver; all {findings.height} findings: traceparse show findings", err=True
+        )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int, str], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("auditing", total=None)
+
+        def report(done: int, total: int, name: str) -> None:
+            bar.update(task, completed=done, total=total, description=name[:60])
+
+        yield report
