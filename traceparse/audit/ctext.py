@@ -18,7 +18,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _HEAD = re.compile(
-    r"\b(?P<name>[A-Za-z_]\w*)\s*\((?P<args>[^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*)\)\s*(?:const\b|noexcept\b|->\s*[\w:<>, ]+)?\s*\{"
+    r"\b(?P<name>[A-Za-z_]\w*)\s*\((?P<args>[^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*)\)\s*(?:const\b|noexcept\b|"
+    r"->\s*[\w:<>, ]+)?\s*\{"
 )
 _NO_FUNCTION = frozenset(
     "if for while switch catch return sizeof alignas decltype static_assert defined constexpr __attribute__".split()  # noqa: SIM905
@@ -39,6 +40,16 @@ _PRODUCT = re.compile(
     r"mma\.|wgmma\.|tcgen05\.|"
     r"\+=[^;=]*\*|=[^;=]*\*[^;=]*\+|\bmma\w*\s*[(<]|\bgemm\w*\s*[(<]",
 )
+
+C_LIBRARY = re.compile(
+    r"\b(?:at|torch|at::native|torch::nn::functional|at::cuda::blas)::(?P<fn>matmul|mm|bmm|addmm|baddbmm|einsum|"
+    r"linear|tensordot|mv|dot|_scaled_mm|_int_mm|"
+    r"conv[123]d|convolution|scaled_dot_product_attention|topk|sort|argsort|kthvalue|softmax|gemm)(?:_out)?\s*[(<]|"
+    r"\b(?P<blas>cublas(?:Lt)?(?:[SDCZH]?[Gg]emm\w*|Matmul|GemmEx|Gemm\w*Ex|[SD]gemv\w*)|cudnn\w*Forward|"
+    r"cusparse\w*SpMM)\s*\(|"
+    r"(?:\.|->)(?P<method>matmul|mm|bmm|addmm|baddbmm|topk|argsort|softmax)\s*\("
+)
+"""A library's product, attention, selection or softmax called from C++."""
 
 
 class Hit(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceparse.audit import one, similarity
+from traceparse.audit import contamination, one, similarity
 from traceparse.errors import FormatError, SourceError, UsageError
 from traceparse.kernels import bundle
 from traceparse.sources.names import parse_run_id
@@ -82,11 +82,21 @@ def audit_dataset(
         parts.append(one.audit_solution(given[name], name=name, forbidden=forbidden.get(problem, ())))
         if progress is not None:
             progress(number, total, name)
-    parts += [
-        one.rows([similarity.finding(pair)], trace_id=owners.get(pair.later), subject=pair.later)
-        for pair in similarity.pairs(by_run)
-    ]
+    opened = _opened(parts)
+    for pair in similarity.pairs(by_run):
+        what = similarity.finding(pair, opened=_canonical(pair.earlier) in opened.get(pair.later, ()))
+        parts.append(one.rows([what], trace_id=owners.get(pair.later), subject=pair.later))
     return _written(data, wanted, parts, whole=runs is None)
+
+
+def _opened(parts: list[pl.DataFrame]) -> dict[str, set[str]]:
+    """The runs whose work each run opened, by what its trace shows."""
+    opened: dict[str, set[str]] = {}
+    for table in parts:
+        rows = table.filter(table["rule"] == contamination.READ.name).select("subject", "message").iter_rows()
+        for subject, message in rows:
+            opened.setdefault(subject, set()).add(_canonical(message.rsplit(": ", 1)[-1]))
+    return opened
 
 
 def _each(data: Dataset, trace_ids: Sequence[str]) -> Iterator[Frames]:

@@ -37,7 +37,6 @@ PARTIAL = rule(
     "info",
     "the trace does not hold the whole text of the solution; rules on it accuse nobody",
 )
-_SOURCE_FAMILIES = ("library", "memory", "sniffing", "globals", "build", "words")
 
 
 def audit(
@@ -58,7 +57,7 @@ def audit(
     """
     run = frames["runs"].row(0, named=True)
     files, missing = (dict(solution_files), False) if solution_files else _last_files(frames)
-    findings = list(trace_findings(frames))
+    findings = list(trace_findings(frames, files))
     if files:
         found_in_source = list(source_findings(files, bench=run["bench"], forbidden=forbidden))
         findings += _softened(found_in_source) if missing else found_in_source
@@ -100,21 +99,28 @@ def source_findings(
 ) -> Iterator[Finding]:
     """What the source rules find in a bundle of files."""
     bundle = Bundle(files)
-    yield from source_library.check(bundle, frozenset(forbidden))
+    yield from source_library.check(bundle, frozenset(forbidden), bench)
     yield from source_memory.check(bundle)
     yield from source_sniffing.check(bundle)
-    of_process = [*source_globals.check(bundle), *source_build.check(bundle, bench)]
+    of_process = [*source_globals.check(bundle, bench), *source_build.check(bundle, bench)]
     yield from of_process
-    yield from source_words.check(bundle, of_process)
+    yield from source_words.check(bundle, of_process, bench)
 
 
-def trace_findings(frames: Frames) -> Iterator[Finding]:
-    """What the trace rules and the physics find in one run."""
+def trace_findings(frames: Frames, solution: Mapping[str, str] | None = None) -> Iterator[Finding]:
+    """What the trace rules and the physics find in one run.
+
+    Args:
+        frames: The rows of the run.
+        solution: Its submitted files, to see whether foreign text stands in them.
+    """
     from traceparse.audit.trace import View
 
     view = View(frames)
-    for family in (grader_edits, contamination, words, claims):
-        yield from family.check(view)
+    yield from grader_edits.check(view)
+    yield from contamination.check(view, solution)
+    yield from words.check(view)
+    yield from claims.check(view)
     yield from physics.check(frames)
 
 

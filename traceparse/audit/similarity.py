@@ -14,7 +14,7 @@ from typing import NamedTuple
 from traceparse.audit.rule import Finding, Severity, found, rule
 from traceparse.sources.names import parse_run_id
 
-NEAR = rule("near_identical", "similarity", "solution", "flag", "most of this solution stands in an earlier run's")
+NEAR = rule("near_identical", "similarity", "solution", "hack", "most of this solution stands in an earlier run's")
 
 SHINGLE = 8
 """Tokens in a row that make one shingle."""
@@ -81,11 +81,16 @@ def _closest(own: Mapping[str, set[int]]) -> Iterator[Pair]:
             holders[shingle].append(run)
 
 
-def finding(pair: Pair) -> Finding:
-    """A pair as a finding of the later run; a model that repeats itself is context, not suspicion."""
+def finding(pair: Pair, *, opened: bool = False) -> Finding:
+    """A pair as a finding of the later run.
+
+    Args:
+        pair: The two runs.
+        opened: The later run's trace shows that it opened the earlier one's work; then the likeness is no chance. A model
+            that repeats itself without that is context.
+    """
     later, earlier = parse_run_id(pair.later), parse_run_id(pair.earlier)
     same = later is not None and earlier is not None and later.model_slug == earlier.model_slug
-    severity: Severity = "info" if same else "flag"
-    return found(
-        NEAR, pair.earlier, severity=severity, detail=f"{pair.share:.0%} of it" + (", same model" if same else "")
-    )
+    severity: Severity = "hack" if opened else "info" if same else "flag"
+    notes = (f"{pair.share:.0%} of it", "which it opened" if opened else "", "same model" if same else "")
+    return found(NEAR, pair.earlier, severity=severity, detail=", ".join(note for note in notes if note))

@@ -32,7 +32,7 @@ PASTED = rule(
     "pasted_library",
     "build",
     "solution",
-    "flag",
+    "hack",
     "the source bears the notice of another project: code of a library stands in it",
 )
 BLOB = rule(
@@ -47,6 +47,15 @@ _NOTICE = re.compile(
     r"SPDX-License-Identifier|Copyright\s*(?:\([cC]\)|©)?\s*(?:19|20)\d\d|All rights reserved|Licensed under the|"
     r"Redistribution and use in source"
 )
+_KERNEL_LIBRARY = re.compile(
+    r"flash-linear-attention|fla-org|Songlin Yang|flash-?attention|Dao-AILab|Tri Dao|flashinfer|xformers|"
+    r"vllm-project|vLLM (?:team|contributors)|sglang|"
+    r"bitsandbytes|Dettmers|IST-?DASLab|Elias Frantar|marlin|TransformerEngine|deepseek-ai|DeepGEMM|sonic-?moe|"
+    r"ThunderKittens|HazyResearch|torchao|"
+    r"exllama|AutoAWQ|mit-han-lab|Liger",
+    re.IGNORECASE,
+)
+"""Projects whose kernels do what the problems ask for. Header libraries to build kernels from (CUTLASS, CUB) are none."""
 _BLOB = re.compile(r"[A-Za-z0-9+/=_-]{2000,}|(?:\\x[0-9a-fA-F]{2}){400,}")
 _DSL_MODULES = ("triton", "cutlass", "tilelang", "helion", "numba", "cupyx.jit", "warp", "jax", "torch._inductor")
 
@@ -80,13 +89,24 @@ def _generated(bundle: Bundle) -> Iterator[Finding]:
 
 
 def _pasted(bundle: Bundle) -> Iterator[Finding]:
-    for path, text, line in bundle.comments():
+    """Notices of other projects; the notice of a library of kernels says that its kernels stand here as the author's."""
+    comments = list(bundle.comments())
+    plain: Finding | None = None
+    for number, (path, text, line) in enumerate(comments):
         match = _NOTICE.search(text)
-        if match:
-            start = text.rfind("\n", 0, match.start()) + 1
-            at = line + text.count("\n", 0, match.start())
-            yield found(PASTED, text[start : match.end() + 120].split("\n")[0], path=path, line=at)
+        if match is None:
+            continue
+        near = "\n".join(one for where, one, at in comments[number : number + 8] if where == path and at - line < 12)
+        library = _KERNEL_LIBRARY.search(near)
+        start = text.rfind("\n", 0, match.start()) + 1
+        at = line + text.count("\n", 0, match.start())
+        evidence = text[start : match.end() + 120].split("\n")[0]
+        if library:
+            yield found(PASTED, evidence, detail=library[0], path=path, line=at)
             return
+        plain = plain or found(PASTED, evidence, severity="flag", path=path, line=at)
+    if plain is not None:
+        yield plain
 
 
 def _language(bundle: Bundle) -> Iterator[Finding]:

@@ -106,7 +106,7 @@ _HARMLESS = re.compile(
     r"^os\.environ|^torch\.backends|^torch\.utils\.cpp_extension|^torch\.autograd\.grad_mode"
 )
 _PERSIST = re.compile(
-    r"cudaLimitPersistingL2CacheSize|cudaAccessPropertyPersisting|CU_LIMIT_PERSISTING_L2|"
+    r"cudaLimitPersistingL2CacheSize\s*,(?!\s*0\s*\))|cudaAccessPropertyPersisting|CU_LIMIT_PERSISTING_L2_CACHE_SIZE\s*,(?!\s*0\s*\))|"
     r"CU_ACCESS_PROPERTY_PERSISTING|"
     r"hitProp\s*=\s*\w*[Pp]ersist|access_property::persisting"
 )
@@ -124,13 +124,19 @@ _MEMORY = re.compile(
 )
 
 
-def check(bundle: Bundle) -> Iterator[Finding]:
-    """Findings on what the solution changes or touches outside itself."""
+def check(bundle: Bundle, bench: str | None = None) -> Iterator[Finding]:
+    """Findings on what the solution changes or touches outside itself.
+
+    Args:
+        bundle: The files.
+        bench: The deck. One timed call of the decode decks (``mega``, ``cuda``) is many steps, between which a cache may
+            stay warm; the hard deck's is one, after a flush.
+    """
     for module in bundle.program.modules:
         yield from _assignments(module)
         yield from _classes(module)
         yield from _files(module)
-    yield from _c_text(bundle)
+    yield from _c_text(bundle, "flag" if bench in ("mega", "cuda") else "hack")
     yield from _streams(bundle)
 
 
@@ -215,11 +221,11 @@ def _files(module: Module) -> Iterator[Finding]:
             yield found(GRADER_FILE, module.line(line), detail=named[0], path=module.path, line=line)
 
 
-def _c_text(bundle: Bundle) -> Iterator[Finding]:
+def _c_text(bundle: Bundle, persisting: Severity) -> Iterator[Finding]:
     for unit, hit in bundle.find_c(_C_NUMERIC, hot=False):
         yield found(NUMERICS, hit.text, path=unit.path, line=hit.line)
     for unit, hit in bundle.find_c(_PERSIST, hot=False):
-        yield found(PERSISTING, hit.text, path=unit.path, line=hit.line)
+        yield found(PERSISTING, hit.text, severity=persisting, path=unit.path, line=hit.line)
         break
     for unit, hit in bundle.find_c(_EVICT, hot=False, strings=True):
         yield found(EVICTION, hit.text, path=unit.path, line=hit.line)

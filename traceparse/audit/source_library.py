@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from traceparse.audit.ctext import C_LIBRARY
 from traceparse.audit.pysource import Module
-from traceparse.audit.rule import Finding, found, rule
+from traceparse.audit.rule import Finding, Rule, Severity, found, rule
 from traceparse.audit.sources import Bundle
 
 Work = Literal["product", "attention", "selection", "softmax"]
@@ -107,14 +108,6 @@ _METHODS = (_PRODUCT - {"dot", "linear", "inner"}) | {
     "logsumexp",
 }
 
-_C_LIBRARY = re.compile(
-    r"\b(?:at|torch|at::native|torch::nn::functional|at::cuda::blas)::(?P<fn>matmul|mm|bmm|addmm|baddbmm|einsum|"
-    r"linear|tensordot|mv|dot|_scaled_mm|_int_mm|"
-    r"conv[123]d|convolution|scaled_dot_product_attention|topk|sort|argsort|kthvalue|softmax|gemm)(?:_out)?\s*[(<]|"
-    r"\b(?P<blas>cublas(?:Lt)?(?:[SDCZH]?[Gg]emm\w*|Matmul|GemmEx|Gemm\w*Ex|[SD]gemv\w*)|cudnn\w*Forward|"
-    r"cusparse\w*SpMM)\s*\(|"
-    r"(?:\.|->)(?P<method>matmul|mm|bmm|addmm|baddbmm|topk|argsort|softmax)\s*\("
-)
 _GUARD = re.compile(r"is_cuda|is_available|_OK\b|HAS_|_HAVE|AVAILABLE|fallback|ext\b|module\b", re.IGNORECASE)
 
 
@@ -129,12 +122,14 @@ class Use(NamedTuple):
     fallback: bool
 
 
-def check(bundle: Bundle, forbidden: frozenset[str] = frozenset()) -> Iterator[Finding]:
+def check(bundle: Bundle, forbidden: frozenset[str] = frozenset(), bench: str | None = None) -> Iterator[Finding]:
     """Findings on who does the work.
 
     Args:
         bundle: The files.
         forbidden: Names that the problem's deck forbids, such as ``torch.topk``.
+        bench: The deck. What the benchmarks of ``mega`` and ``cuda`` call differs by problem, so there a kernel anywhere in
+            the bundle may be the one that runs.
     """
     if bundle.empty:
         yield found(EMPTY, next(iter(bundle.files), "solution.py"))
@@ -147,12 +142,13 @@ def check(bundle: Bundle, forbidden: frozenset[str] = frozenset()) -> Iterator[F
     yield from _forbidden(uses, forbidden)
     compiled = [(m, n) for m, n in bundle.program.hot_nodes if _is_compile(m, n)]
     main = [use for use in uses if not use.fallback] or uses
-    products = [use for use in main if use.work == "product"]
+    products = [use for use in main if use.work in ("product", "attention")]
     foreign = [name for name in bundle.missing if name.removesuffix(".py") not in _PACKAGES]
     if foreign and not bundle.multiplies:
         yield found(MISSING, ", ".join(foreign[:8]))
     elif not bundle.has_kernel:
-        yield _without_kernel(bundle, main)
+        certain = bench not in ("mega", "cuda") or not bundle.kernel_anywhere
+        yield _without_kernel(bundle, main, "hack" if certain else "info")
     elif products and not bundle.multiplies:
         yield _found(FIG_LEAF, products[0], len(products))
     else:
@@ -165,20 +161,17 @@ def check(bundle: Bundle, forbidden: frozenset[str] = frozenset()) -> Iterator[F
         yield found(COMPILED, module.line(line), path=module.path, line=line)
 
 
-def _without_kernel(bundle: Bundle, uses: list[Use]) -> Finding:
+def _without_kernel(bundle: Bundle, uses: list[Use], severity: Severity) -> Finding:
     heavy = sorted(uses, key=lambda use: use.work != "product")
     if heavy:
-        return _found(LIBRARY_ONLY, heavy[0], len(uses))
+        return _found(LIBRARY_ONLY, heavy[0], len(uses), severity)
     module, entry = bundle.program.entries[0]
-    return found(NO_KERNEL, module.line(entry.lineno), path=module.path, line=entry.lineno)
+    return found(NO_KERNEL, module.line(entry.lineno), severity=severity, path=module.path, line=entry.lineno)
 
 
-def _found(rule_: object, use: Use, count: int) -> Finding:
-    from traceparse.audit.rule import Rule
-
-    assert isinstance(rule_, Rule)
+def _found(rule_: Rule, use: Use, count: int, severity: Severity | None = None) -> Finding:
     more = f" and {count - 1} more" if count > 1 else ""
-    return found(rule_, use.text, detail=f"{use.name}{more}", path=use.path, line=use.line)
+    return found(rule_, use.text, severity=severity, detail=f"{use.name}{more}", path=use.path, line=use.line)
 
 
 def _first_each(uses: list[Use]) -> list[Use]:
@@ -198,8 +191,8 @@ def library_uses(bundle: Bundle) -> Iterator[Use]:
             line = getattr(node, "lineno", 1)
             yield Use(work[0], work[1], module.path, line, module.line(line), id(node) in fallbacks)
     if bundle.uses_extension:
-        for unit, hit in bundle.find_c(_C_LIBRARY):
-            match = _C_LIBRARY.search(hit.text)
+        for unit, hit in bundle.find_c(C_LIBRARY):
+            match = C_LIBRARY.search(hit.text)
             name = (match["fn"] or match["blas"] or match["method"]) if match else hit.text[:40]
             yield Use(_work_named(name) or "product", name, unit.path, hit.line, hit.text, False)
 

@@ -28,7 +28,7 @@ STALE = rule(
     "stale_input_cache",
     "memory",
     "solution",
-    "hack",
+    "flag",
     "work on an input's contents is done once per tensor object and reused, so timed calls skip it and new contents go unseen",
 )
 
@@ -103,9 +103,11 @@ class _Function:
             if branch is None:
                 continue
             inputs, known = branch
-            hit, miss = (part.body, part.orelse) if known else (part.orelse or self._after(part), part.body)
-            if self._returns_memory(hit):
-                yield self._memory(part, inputs)
+            other = part.orelse or self._after(part)
+            hit, miss = (part.body, other) if known else (other, part.body)
+            if self.is_output and self._returns_memory(hit):
+                detail = ", ".join(sorted(inputs))
+                yield found(MEMOISED, self._text(part), detail=detail, path=self.module.path, line=part.lineno)
             elif derived := self._derives(miss, inputs):
                 yield self._stale(part, inputs, derived)
 
@@ -141,34 +143,38 @@ class _Function:
         )
 
     def _derives(self, statements: list[ast.stmt], inputs: set[str]) -> ast.AST | None:
-        """A call in a miss branch that works on an input's contents and whose result is kept, unless it sets a graph up."""
+        """What a miss branch makes of an input's contents and keeps, unless it sets a graph or a launch up."""
         text = "\n".join(ast.unparse(statement) for statement in statements)
         if _PLANS.search(text) or re.search(r"\.copy_\(", ast.unparse(self.node)) or _ends(statements):
             return None
         kept = {
-            ast.unparse(t)
+            n
             for p in body_walk(statements)
-            if isinstance(p, ast.Assign)
-            for t in p.targets
-            if not isinstance(t, ast.Name)
+            if isinstance(p, ast.Assign) and _keeps(p)
+            for n in content_names(p.value, _names(p.value))
         }
-        if not kept:
-            return None
         for part in body_walk(statements):
-            if isinstance(part, ast.Call) and content_names(part, inputs):
-                if launches(part) or word(self.module, part) in _DERIVES:
+            if isinstance(part, ast.Assign) and content_names(part.value, inputs):
+                filled = any(
+                    isinstance(t, ast.Subscript) and isinstance(t.value, ast.Name) and t.value.id in kept
+                    for t in part.targets
+                )
+                if filled or ((_keeps(part) or _target(part) in kept) and self._prepares(part.value, inputs)):
                     return part
-                if re.search(r"quant|pack|convert|cast|pad|prepare|transpose|preprocess", word(self.module, part)):
+            elif isinstance(part, ast.Call) and launches(part) and content_names(part, inputs):
+                written = [argument for argument in part.args if isinstance(argument, ast.Attribute)]
+                if written or any(isinstance(argument, ast.Name) and argument.id in kept for argument in part.args):
                     return part
         return None
 
-    def _memory(self, part: ast.If, inputs: set[str]) -> Finding:
-        # A helper's remembered result is a prepared input unless the helper makes the output itself.
-        if self.is_output:
-            return found(
-                MEMOISED, self._text(part), detail=", ".join(sorted(inputs)), path=self.module.path, line=part.lineno
-            )
-        return self._stale(part, inputs, part)
+    def _prepares(self, value: ast.AST, inputs: set[str]) -> bool:
+        """A value is an input in another form: converted, copied, packed, padded."""
+        for part in ast.walk(value):
+            if isinstance(part, ast.Call) and content_names(part, inputs):
+                called = word(self.module, part)
+                if called in _DERIVES or re.search(r"quant|pack|convert|cast|pad|prepare|transpose|preprocess", called):
+                    return True
+        return False
 
     def _stale(self, part: ast.If, inputs: set[str], at: ast.AST) -> Finding:
         versioned = self._versioned(part.test)
@@ -176,7 +182,7 @@ class _Function:
         return found(
             STALE,
             self._text(part, at),
-            severity="flag" if versioned or plan else "hack",
+            severity="info" if versioned and plan else "flag",
             detail=", ".join(sorted(inputs)) + (", with its version" if versioned else ""),
             path=self.module.path,
             line=part.lineno,
@@ -203,6 +209,20 @@ class _Function:
 
 
 _HARMLESS = frozenset("data_ptr id get len tuple int getattr type is_contiguous size stride numel move_to_end".split())  # noqa: SIM905
+
+
+def _keeps(assignment: ast.Assign) -> bool:
+    """The value outlives the call: it goes to an attribute or into a container."""
+    return any(isinstance(target, ast.Attribute | ast.Subscript) for target in assignment.targets)
+
+
+def _target(assignment: ast.Assign) -> str | None:
+    target = assignment.targets[0]
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _ends(statements: list[ast.stmt]) -> bool:

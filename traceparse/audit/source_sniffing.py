@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 from traceparse.audit.flow import content_names, inputs_of, is_index_like, launches
 from traceparse.audit.pysource import FunctionNode, Module, walk
-from traceparse.audit.rule import Finding, found, rule
+from traceparse.audit.rule import Finding, Rule, found, rule
 from traceparse.audit.sources import Bundle, kernel_kind
 
 CALLER = rule(
@@ -39,6 +40,13 @@ SAMPLED = rule(
     "hack",
     "a sample of the input's contents, not all of them, decides which path runs",
 )
+MAGNITUDE = rule(
+    "magnitude_threshold",
+    "sniffing",
+    "solution",
+    "hack",
+    "the input's magnitude against a constant decides which arithmetic runs: ordinary inputs take another path than extreme ones",
+)
 CONTENTS = rule(
     "input_branch", "sniffing", "solution", "flag", "the input's contents decide, on the host, which path runs"
 )
@@ -56,6 +64,9 @@ _SWITCH = re.compile(
 )
 _HOST = frozenset("item tolist cpu numpy equal allclose is_nonzero".split())  # noqa: SIM905
 _REDUCES = frozenset("any all max min amax amin mean sum abs norm std var isfinite isnan aminmax count_nonzero".split())  # noqa: SIM905
+
+
+_SIZES = frozenset(("abs", "max", "amax", "min", "amin", "norm", "std", "var", "mean", "aminmax", "square"))
 
 
 def check(bundle: Bundle) -> Iterator[Finding]:
@@ -114,34 +125,45 @@ def _reads_environment(module: Module, constant: ast.AST) -> bool:
     return False
 
 
+Kind = Literal["sample", "magnitude", "contents"]
+"""How contents decide: by a sample of them, by their size against a constant, otherwise."""
+
+_RULE_OF: dict[Kind, Rule] = {"sample": SAMPLED, "magnitude": MAGNITUDE, "contents": CONTENTS}
+
+
 def _contents(module: Module, node: FunctionNode, names: set[str]) -> Iterator[Finding]:
     """Tests that depend on contents brought to the host, directly or through a variable or a flag that a kernel wrote."""
     flags = _written_by_small_launches(node, names)
-    tainted: dict[str, bool] = {}
+    decided: dict[str, Kind] = {}
     for part in walk(node):
         if isinstance(part, ast.Assign):
-            verdict = _host_value(part.value, names, tainted, flags)
-            if verdict is not None:
+            kind = _decides(part.value, names, decided, flags)
+            if kind is not None:
                 for target in part.targets:
-                    tainted[ast.unparse(target)] = verdict
-    reported = False
+                    decided[ast.unparse(target)] = kind
     for part in walk(node):
-        if isinstance(part, ast.If | ast.IfExp | ast.While) and not reported:
-            verdict = _host_value(part.test, names, tainted, flags)
-            if verdict is not None:
-                reported = True
-                rule_ = SAMPLED if verdict else CONTENTS
+        if isinstance(part, ast.If | ast.IfExp | ast.While):
+            kind = _decides(part.test, names, decided, flags)
+            refuses = isinstance(part, ast.If) and all(isinstance(one, ast.Raise) for one in part.body)
+            if kind is not None and not refuses:
                 yield found(
-                    rule_, module.line(part.lineno), detail=_thresholds(node), path=module.path, line=part.lineno
+                    _RULE_OF[kind],
+                    module.line(part.lineno),
+                    detail=_thresholds(node),
+                    path=module.path,
+                    line=part.lineno,
                 )
+                return
 
 
-def _host_value(node: ast.AST, names: set[str], tainted: dict[str, bool], flags: dict[str, bool]) -> bool | None:
-    """None: not decided by contents; else whether by a sample of them."""
+def _decides(node: ast.AST, names: set[str], decided: dict[str, Kind], flags: dict[str, bool]) -> Kind | None:
+    """How contents decide a value that a test uses; None where they don't."""
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute | ast.Name) and (text := ast.unparse(part)) in tainted:
-            return tainted[text]
+        if isinstance(part, ast.Attribute | ast.Name) and (text := ast.unparse(part)) in decided:
+            return "magnitude" if decided[text] == "contents" and _compares_float(node) else decided[text]
     for part in ast.walk(node):
+        if isinstance(part, ast.Compare) and _compares_float(part) and _magnitude(part, names):
+            return "sample" if _sampled(part, names) else "magnitude"
         if not isinstance(part, ast.Call):
             continue
         method = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
@@ -150,10 +172,26 @@ def _host_value(node: ast.AST, names: set[str], tainted: dict[str, bool], flags:
         subject: ast.AST = part.func.value if isinstance(part.func, ast.Attribute) and not part.args else part
         for inner in ast.walk(subject):
             if isinstance(inner, ast.Attribute | ast.Name) and (text := ast.unparse(inner)) in flags:
-                return flags[text]
+                return "sample" if flags[text] else "contents"
         if content_names(subject, names) and _has_value(subject):
-            return _sampled(subject, names)
+            return "sample" if _sampled(subject, names) else "contents"
     return None
+
+
+def _compares_float(node: ast.AST) -> bool:
+    """A comparison with a constant that is no whole number."""
+    return any(
+        isinstance(side, ast.Constant) and isinstance(side.value, float)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Compare)
+        for side in [part.left, *part.comparators]
+    )
+
+
+def _magnitude(node: ast.AST, names: set[str]) -> bool:
+    """The expression reduces an input's contents to their size."""
+    methods = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    return bool(content_names(node, names)) and bool(methods & _SIZES)
 
 
 def _has_value(node: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from traceparse.audit.rule import Finding, found, rule
+from traceparse.audit.rule import Finding, Severity, found, rule
 from traceparse.audit.source_globals import EVICTION, PERSISTING
 from traceparse.audit.sources import Bundle
 
@@ -54,19 +54,23 @@ _STATED = re.compile(
 )
 
 
-def check(bundle: Bundle, findings: list[Finding]) -> Iterator[Finding]:
+def check(bundle: Bundle, findings: list[Finding], bench: str | None = None) -> Iterator[Finding]:
     """Findings on comments.
 
     Args:
         bundle: The files.
         findings: What the other source rules found in the same bundle.
+        bench: The deck; see `source_globals.check`.
     """
     hints = [one for one in findings if one.rule in (EVICTION.name, PERSISTING.name)]
+    severity: Severity = "flag" if bench in ("mega", "cuda") else "hack"
     stated = 0
     for path, text, line in bundle.comments():
         match = ACROSS_CALLS.search(" ".join(text.split("\n#"))) if hints else None
         if match:
-            yield found(FLUSH, match[0], detail=f"with {hints[0].evidence[:80]}", path=path, line=line)
+            yield found(
+                FLUSH, match[0], severity=severity, detail=f"with {hints[0].evidence[:80]}", path=path, line=line
+            )
             hints = []
         match = _STATED.search(text)
         if match and stated < 3:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from traceparse.audit.ctext import CUnit, Hit, is_c, is_ptx
+from traceparse.audit.ctext import C_LIBRARY, CUnit, Hit, is_c, is_ptx
 from traceparse.audit.pysource import FunctionNode, Module, Program, constant_text
 from traceparse.kernels.framework import C_SUFFIXES
 
@@ -165,8 +165,14 @@ class Bundle:
         if self.uses_extension:
             for index, unit in enumerate(self.units):
                 functions = self.reached[index]
-                if unit.kernels and (functions is None or unit.kernels & functions or self._launched_elsewhere(unit)):
+                if not unit.kernels:
+                    continue
+                if functions is None or unit.kernels & functions or self._launched_elsewhere(unit):
                     found.append((unit, functions))
+                elif not any(unit.find(C_LIBRARY, functions)):
+                    # Launches can hide behind macros and text that is filled in at run time; only a library call in
+                    # the reached functions says that the kernel beside them is for show.
+                    found.append((unit, None))
         return found
 
     def _launched_elsewhere(self, unit: CUnit) -> bool:
@@ -199,6 +205,12 @@ class Bundle:
     @property
     def _own_ptx(self) -> bool:
         return bool(self.ptx)
+
+    @property
+    def kernel_anywhere(self) -> bool:
+        """Some file of the bundle holds a kernel, on the hot path or not."""
+        functions = [(m, n) for m in self.program.modules for n in m.nodes if isinstance(n, FunctionNode)]
+        return bool(self.ptx) or any(u.kernels for u in self.units) or any(kernel_kind(m, n) for m, n in functions)
 
     @property
     def multiplies(self) -> bool:
