@@ -67,7 +67,9 @@ def ladder_in_phases(
         .encode(
             x=alt.X("low:Q"),
             x2="high:Q",
-            color=alt.Color("phase:N", scale=colours, title="phase", legend=alt.Legend(symbolOpacity=1, columns=4)),
+            color=alt.Color(
+                "phase:N", scale=colours, title="phase", legend=alt.Legend(symbolOpacity=1, columns=4, orient="bottom")
+            ),
             tooltip=tips,
         ),
         band_columns,
