@@ -169,6 +169,33 @@ def test_a_codex_fork_beside_its_parent_counts_only_its_own_rows(here: Path) -> 
     ]
 
 
+def test_a_child_inside_a_run_folder_counts_only_its_own_rows(here: Path) -> None:
+    run = here / "p/20260301_100000_codex_gpt-5.5_01_fp8_gemm"
+    history = ((100, 10), (300, 30), (600, 60))
+    write_lines(run / "codex_session.jsonl", meta("p1", 0), *counted(*history, start=0))
+    write_lines(
+        run / "agent_home/codex/rollout-child.jsonl",
+        meta("c1", 20, forked_from_id="p1"),
+        *counted(*history, start=22),
+        *counted((750, 75), start=40),
+    )
+    write_lines(run / "result.json", {"run_id": run.name, "harness": "codex", "elapsed_seconds": 60})
+    assert rows(tp.load("p"), "input_tokens", "output_tokens", "n_turns", "n_subagents") == [(750, 75, 4, 1)]
+
+
+def test_two_formats_of_one_codex_session_are_forms_of_it(here: Path) -> None:
+    write_lines(here / "p/rollout.jsonl", meta("t1", 0), *counted((100, 10), (300, 30), start=0))
+    spoken = {"type": "item.completed", "item": {"id": "i0", "type": "agent_message", "text": "said"}}
+    done = {"type": "turn.completed", "usage": {"input_tokens": 300, "cached_input_tokens": 0, "output_tokens": 30}}
+    write_lines(
+        here / "p/exec.jsonl", {"type": "thread.started", "thread_id": "t1"}, {"type": "turn.started"}, spoken, done
+    )
+    assert rows(tp.load("p"), "trace_id", "output_tokens", "duplicate_of") == [
+        ("exec", 30, "rollout"),
+        ("rollout", 30, None),
+    ]
+
+
 def test_equal_counters_of_unrelated_codex_sessions_are_not_copies(here: Path) -> None:
     for name in ("a", "b"):
         write_lines(here / f"p/{name}.jsonl", meta(name, 0), *counted((100, 10), start=0))
