@@ -8,7 +8,7 @@ from typing import Any
 from traceparse.tables import Frames, empty, frame
 
 RUN = "20260701_120000_claude_some-model_07_w4a16_gemm"
-ROOT = "/work/space/problems/07_w4a16_gemm"
+ROOT = "/home/me/space/problems/07_w4a16_gemm"
 
 
 class Run:

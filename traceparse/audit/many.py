@@ -67,7 +67,7 @@ def audit_dataset(
         key = _canonical(subject)
         files = given.get(key)
         parts.append(one.audit(frames, files, forbidden=forbidden.get(run["problem"], ())))
-        held = files or one._last_files(frames)[0]
+        held = files or one.last_files(frames)[0]
         if held and run["duplicate_of"] is None:
             by_run[subject] = held
             owners[subject] = run["trace_id"]
@@ -129,7 +129,7 @@ def _written(data: Dataset, audited: Sequence[str], parts: list[pl.DataFrame], *
     buffer = io.BytesIO()
     joined.write_parquet(buffer, compression="zstd")
     store.write_atomic(data.folder / "findings.parquet", buffer.getvalue())
-    data._frames.pop("findings", None)
+    data._frames.pop("findings", None)  # what the data set remembers of the table is out of date
     return joined
 
 

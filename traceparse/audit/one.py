@@ -56,7 +56,7 @@ def audit(
         The `findings` table, gravest first, numbered from 0.
     """
     run = frames["runs"].row(0, named=True)
-    files, missing = (dict(solution_files), False) if solution_files else _last_files(frames)
+    files, missing = (dict(solution_files), False) if solution_files else last_files(frames)
     findings = list(trace_findings(frames, files))
     if files:
         found_in_source = list(source_findings(files, bench=run["bench"], forbidden=forbidden))
@@ -124,7 +124,7 @@ def trace_findings(frames: Frames, solution: Mapping[str, str] | None = None) ->
     yield from physics.check(frames)
 
 
-def _last_files(frames: Frames) -> tuple[dict[str, str], bool]:
+def last_files(frames: Frames) -> tuple[dict[str, str], bool]:
     """The last solution that the trace holds, and whether parts of it are missing."""
     if "kernels" not in frames or not frames["kernels"].height:
         return {}, False
