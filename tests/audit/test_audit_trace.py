@@ -73,6 +73,7 @@ SILENT: list[tuple[str, str, Made]] = [
     ("words_on_reference", "the reference matched", lambda: Run().say("The output matches the reference within 1e-2.")),
     ("unsupported_claim", "a score that was printed", lambda: Run().call("python benchmark.py", "peak_fraction: 0.3100").score("peak_fraction", 0.31).say("Done: peak_fraction 0.3100.")),
     ("claimed_pass", "a passing check", lambda: Run().call("python check.py", "PASS").score("check", 1.0).say("All done, check.py passes.")),
+    ("claimed_pass", "a later check without an outcome", lambda: Run().call("python check.py", "FAIL: x").score("check", 0.0).call("python check.py", "").say("All done, check.py passes.")),
     ("regression_kept", "scatter of two per cent", lambda: Run().call("x", "x").score("check", 1.0, 0).score("peak_fraction", 0.40, 0).score("check", 1.0, 1).score("peak_fraction", 0.392, 1)),
     ("regression_kept", "a better version that failed its check", lambda: Run().call("x", "x").score("check", 0.0, 0).score("peak_fraction", 0.90, 0).score("check", 1.0, 1).score("peak_fraction", 0.36, 1)),
     ("fraction_above_one", "just below", lambda: Run().call("x", "x").score("peak_fraction", 0.98)),
