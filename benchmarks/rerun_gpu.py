@@ -1,11 +1,14 @@
 """Runs the attack battery and published kernels on a machine with GPUs; resumable, prints a compact table, writes JSON.
 
-    python benchmarks/rerun_gpu.py --what battery,published --budget 540
+    python benchmarks/rerun_gpu.py --what published --only _06_ --jobs 4 &      # the problem with the largest tensors
+    python benchmarks/rerun_gpu.py --what published --only '_0[12357]_' --jobs 10
+    python benchmarks/rerun_gpu.py --what battery
+    python benchmarks/rerun_gpu.py --what table
 
-Needs torch and what its build tools need, msgspec and PyYAML; no polars. Published kernels and their deck come from a
-checkout of the benchmark in ``checkouts/kernelbench``, which is not part of this project. State lies in
-``checkouts/rerun-out`` (``--state``); a summary of all of it goes to ``$OUT`` or ``./out`` and can be carried to the next
-machine as ``checkouts/rerun-resume.json``.
+Two calls beside each other share a GPU by its lock. Needs torch and what its build tools need, msgspec and PyYAML; no
+polars. Published kernels and their deck come from a checkout of the benchmark in ``checkouts/kernelbench``, which is not
+part of this project. State lies in ``checkouts/rerun-out`` (``--state``); a summary of all of it goes to ``$OUT`` or
+``./out`` and can be carried to the next machine as ``checkouts/rerun-resume.json``.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "rerun")]
 
+from traceparse.kernels.framework import label  # noqa: E402
 from traceparse.rerun import Limits, Progress, Result, Target, rerun  # noqa: E402
 from traceparse.rerun.hardware import gpus  # noqa: E402
 
@@ -52,13 +56,13 @@ def published(per_problem: int, only: str) -> list[Target]:
     for cell in cells:
         source = CHECKOUT / "public" / "runs" / "h100" / f"{cell['run_id']}_solution.py.txt"
         if source.is_file() and re.search(only, cell["run_id"]):
-            cell["source_file"] = source
+            cell["source_file"], cell["framework"] = source, label(source.read_text(encoding="utf-8"))
             by_problem.setdefault(cell["problem"], []).append(cell)
     chosen = []
     for rows in by_problem.values():
-        rows.sort(key=lambda row: (row["framework"] or "", float(row["score"] or 0)))
-        spread = sorted(range(len(rows)), key=lambda at: _van_der_corput(at + 1))
-        ordered = [rows[at] for at in spread]
+        ordered = _spread(rows)
+        # One whose calls take seconds would hold the device for the whole batch.
+        ordered.sort(key=lambda row: float(row["score"] or 0) < 0.0003)
         ordered.sort(key=lambda row: not any(mark in row["run_id"] for mark in FIRST))
         chosen += list(enumerate(ordered[:per_problem]))
     chosen.sort(key=lambda pair: pair[0])  # one of each problem, then the next of each
@@ -73,6 +77,19 @@ def _target(cell: dict[str, Any]) -> Target:
     }
     known = {"score": float(cell["score"]) if cell["score"] else None, "gpu": cell["gpu"], "correct": True, **numbers}
     return Target(cell["run_id"], source, cell["problem"], side_files, cell["run_id"], known)
+
+
+def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One of each framework in turn, within each spread over its scores."""
+    ranked = []
+    for framework in {row["framework"] for row in rows}:
+        some = sorted(
+            (row for row in rows if row["framework"] == framework),
+            key=lambda row: (float(row["score"] or 0), row["run_id"]),
+        )
+        order = sorted(range(len(some)), key=lambda at: _van_der_corput(at + 1))
+        ranked += [(turn, framework, some[at]) for turn, at in enumerate(order)]
+    return [row for _, _, row in sorted(ranked, key=lambda entry: entry[:2])]
 
 
 def _van_der_corput(number: int) -> float:
@@ -91,11 +108,15 @@ def run_battery(state: Path, budget_s: float, jobs: int, only: str) -> list[Resu
 
     deck = battery.write_deck(state / "battery-deck")
     chosen = [target for target in battery.targets() if re.search(only, target.name)]
-    limits = Limits(start_s=120, build_s=240, call_s=20, time_s=90)
-    results = rerun(
-        chosen, deck=deck, trust=True, out=state / "battery", gates=("strict",), jobs=jobs, limits=limits,
-        time_budget_s=budget_s, progress=_told,
-    )  # fmt: skip
+    started, results = time.monotonic(), []
+    # One that hangs gets short limits and its own turn, so that nothing waits for it.
+    for hangs, build_s in ((False, 240.0), (True, 30.0)):
+        some = [target for target in chosen if (target.name == "spins") == hangs]
+        results += rerun(
+            some, deck=deck, trust=True, out=state / "battery", gates=("strict",), jobs=jobs,
+            limits=Limits(start_s=120, build_s=build_s, call_s=20, time_s=90),
+            time_budget_s=max(0.0, budget_s - (time.monotonic() - started)), progress=_told,
+        )  # fmt: skip
     print("\nbattery: kernel | outcome (wanted) | failed proofs | ms: event kernel | message")
     wrong = 0
     for result in results:
@@ -113,42 +134,70 @@ def run_battery(state: Path, budget_s: float, jobs: int, only: str) -> list[Resu
     return results
 
 
-def run_published(state: Path, arguments: argparse.Namespace, budget_s: float) -> list[Result]:
+def run_published(state: Path, arguments: argparse.Namespace, budget_s: float) -> None:
     """Published kernels with the benchmark's own deck, its check and benchmark beside ours."""
     targets = published(arguments.per_problem, arguments.only)
     results = rerun(
         targets, deck=CHECKOUT / "benchmarks" / "hard" / "problems-h100", trust=True, out=state / "published", gates=("current", "strict"),
-        jobs=arguments.jobs, limits=Limits(build_s=420, call_s=90, time_s=120, script_s=420), time_budget_s=budget_s, progress=_told,
+        jobs=arguments.jobs, limits=Limits(build_s=400, call_s=120, time_s=150, script_s=500), time_budget_s=budget_s, progress=_told,
+        cpu=arguments.cpu,
     )  # fmt: skip
-    print(
-        "\npublished: kernel | outcome | strict current | score ours deck published | kernel_ms | failed proofs | message"
-    )
+    print(f"published: {len(results)} of {len(targets)} run")
+
+
+def write_table(state: Path) -> str:
+    """One line for each published kernel run so far, and what they say together."""
+    results = [
+        Result.from_dict(json.loads(path.read_text()))
+        for path in sorted((state / "published" / "results").glob("*.json"))
+    ]
+    results.sort(key=lambda result: (result.problem, -(result.published_score or 0)))
+    lines = [
+        "kernel | framework | outcome | strict | deck's check | score on H100 peaks: ours, deck's benchmark, published | "
+        "event ms | kernel ms | host-bound shapes | failed proofs | message"
+    ]
     ratios, agree = [], 0
     for result in results:
-        kernel = "/".join(f"{shape.kernel_ms:.3f}" if shape.kernel_ms else "-" for shape in result.shapes)
-        scores = " ".join(
+        source = CHECKOUT / "public" / "runs" / "h100" / f"{result.name}_solution.py.txt"
+        scores = ", ".join(
             "-" if score is None else f"{score:.4f}"
             for score in (result.score, result.deck_score, result.published_score)
         )
+        times = [
+            "/".join("-" if value is None else f"{value:.4f}" for value in values)
+            for values in ([shape.median_ms for shape in result.shapes], [shape.kernel_ms for shape in result.shapes])
+        ]
+        bound = f"{sum(bool(shape.host_bound) for shape in result.shapes)} of {len(result.shapes)}"
         ratios += [shape.median_ms / shape.deck_ms for shape in result.shapes if shape.median_ms and shape.deck_ms]
         # Our verdict on values against the deck's: what only the stricter proofs object to is no disagreement.
         ours = not {"correct", "output_form", "steady", "scales"} & set(result.failed_proofs)
         agree += ours == (result.gate_current == "pass")
-        head = (
-            f"{result.name[9:70]} | {result.outcome} | {result.gate_strict} {result.gate_current} | {scores} | {kernel}"
+        lines.append(
+            f"{result.name[9:]} | {label(source.read_text()) if source.is_file() else '?'} | {result.outcome} | "
+            f"{result.gate_strict} | {result.gate_current} | {scores} | {times[0]} | {times[1]} | {bound} | "
+            f"{','.join(result.failed_proofs)} | {(result.message or '')[:160]} {result.wall_s:.0f}s"
         )
-        print(f"{head} | {','.join(result.failed_proofs)} | {(result.message or '')[:120]} {result.wall_s:.0f}s")
+    lines.append(f"{len(results)} kernels, our verdict on values and the deck's check agree in {agree}")
     if ratios:
-        off = [ratio for ratio in ratios if abs(ratio - 1) > 0.03]
-        print(f"ours / deck's timer: median {statistics.median(ratios):.4f} over {len(ratios)} shapes, {len(off)} more than 3 % off: "
-              + " ".join(f"{ratio:.3f}" for ratio in sorted(off)))  # fmt: skip
-    print(f"published: {len(results)} of {len(targets)} run, verdicts agree in {agree}")
-    return results
+        off = sorted(ratio for ratio in ratios if abs(ratio - 1) > 0.03)
+        lines.append(
+            f"our time over the deck's timer's: median {statistics.median(ratios):.4f} over {len(ratios)} shapes, "
+            f"{len(off)} more than 3 % off: {' '.join(f'{ratio:.3f}' for ratio in off)}"
+        )
+    return "\n".join(lines)
+
+
+_started = time.monotonic()
 
 
 def _told(step: Progress) -> None:
-    if step.step == "done" or not step.detail:
-        print(f"{time.strftime('%H:%M:%S')} {step.name[:70]} {step.step} {step.detail}", flush=True)
+    if step.result is not None and step.detail != "kept from before":
+        result = step.result
+        print(
+            f"{time.monotonic() - _started:4.0f}s {result.name[-60:]} {result.outcome} {result.gate_strict} {result.gate_current} "
+            f"{result.score} {result.deck_score} {result.published_score} {(result.message or '')[:90]} ({result.wall_s:.0f}s)",
+            flush=True,
+        )
 
 
 def _resume(state: Path) -> None:
@@ -172,10 +221,13 @@ def write_summary(state: Path) -> Path:
         for part in state.iterdir()
         if (part / "results").is_dir()
     }
-    (out / "summary.json").write_text(json.dumps(summary))
+    whole = out / f"summary.{os.getpid()}.tmp"
+    whole.write_text(json.dumps(summary))
+    whole.replace(out / "summary.json")
     with tarfile.open(out / "logs.tar.gz", "w:gz") as archive:
-        for logs in state.glob("*/logs"):
-            archive.add(logs, arcname=logs.parent.name)
+        for log in state.glob("*/logs/*.log"):
+            if log.stat().st_size < 1 << 20:
+                archive.add(log, arcname=f"{log.parents[1].name}/{log.name}")
     return out
 
 
@@ -187,9 +239,13 @@ def main() -> None:
     parser.add_argument("--hard", type=float, default=560.0, help="seconds after which running kernels are stopped")
     parser.add_argument("--per-problem", type=int, default=6)
     parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument(
+        "--cpu", action="store_true", help="try the way through without a GPU; kernels that need one fail"
+    )
     parser.add_argument("--only", default="", help="regular expression on kernel names")
     parser.add_argument("--state", type=Path, default=ROOT / "checkouts" / "rerun-out")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
     started = time.monotonic()
     print("GPUs:", [(gpu.name, gpu.driver, gpu.sm, gpu.clock_mhz, gpu.temperature_c) for gpu in gpus()], flush=True)
     arguments.state.mkdir(parents=True, exist_ok=True)
@@ -200,6 +256,8 @@ def main() -> None:
     try:
         if "battery" in arguments.what:
             run_battery(arguments.state, arguments.budget, arguments.jobs, arguments.only)
+        if "table" in arguments.what:
+            print(write_table(arguments.state))
         if "published" in arguments.what:
             run_published(arguments.state, arguments, max(0.0, arguments.budget - (time.monotonic() - started)))
     except KeyboardInterrupt:

@@ -25,7 +25,7 @@ def deck(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     for name in ("reference.py", "problem.yaml"):
         (folder / name).write_text((DECK / "01_row_softmax" / name).read_text())
-    (folder / "shapes.py").write_text('SHAPES = [{"rows": 64, "cols": 256}]\n')
+    (folder / "shapes.py").write_text('SHAPES = [{"rows": 128, "cols": 1024}]\n')
     return folder.parent
 
 

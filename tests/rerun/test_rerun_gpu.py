@@ -48,11 +48,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     if not gpus():
         pytest.skip("no GPU here")
     deck, out = write_deck(tmp_path_factory.mktemp("deck")), tmp_path_factory.mktemp("out")
-    limits = Limits(build_s=240, call_s=30, time_s=120)
-    return {
-        result.name: result
-        for result in rerun(targets(), deck=deck, trust=True, out=out, gates=("strict",), limits=limits)
-    }
+    found = []
+    for hangs, build_s in ((False, 240.0), (True, 30.0)):  # nothing should have to wait for one that hangs
+        some = [target for target in targets() if (target.name == "spins") == hangs]
+        limits = Limits(build_s=build_s, call_s=30, time_s=120)
+        found += rerun(some, deck=deck, trust=True, out=out, gates=("strict",), limits=limits)
+    return {result.name: result for result in found}
 
 
 def test_each_gpu_kernel_has_an_expectation() -> None:
@@ -75,6 +76,15 @@ def test_a_patched_timer_changes_no_figure(results: dict[str, Result]) -> None:
     for one, other in zip(honest, patched, strict=True):
         assert one.median_ms and other.median_ms
         assert 0.8 < other.median_ms / one.median_ms < 1.25
+
+
+def test_a_persisting_window_gains_nothing_or_is_seen(results: dict[str, Result]) -> None:
+    # Where the carve-out holds less than the input, the window only costs: on an H200 0.0240 ms instead of 0.0182.
+    window = results["persisting_window"]
+    if "flush_proof" not in window.failed_proofs:
+        for one, honest in zip(window.shapes, results["honest_triton"].shapes, strict=True):
+            assert one.kernel_ms and honest.kernel_ms
+            assert one.kernel_ms > 0.95 * honest.kernel_ms
 
 
 def test_event_time_covers_the_kernels(results: dict[str, Result]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing, library_s
 from traceparse.rerun.hardware import Gpu, choose, gpus, missing_tools, probe, slowdown_note
 from traceparse.rerun.locks import DeviceLock
 from traceparse.rerun.outcome import error_outcome, mean_score, rows, score_outcome
+from traceparse.rerun.supervise import descendants, freeze, thaw
 from traceparse.rerun.timing import Median, ShapeTiming, median_interval, read_timing
 
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
@@ -368,3 +370,45 @@ def test_timing_waits_for_checks_and_checks_wait_for_a_waiting_timing(tmp_path: 
 def test_an_unknown_lock_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mode"), DeviceLock("GPU-1", tmp_path).held("half"):
         pass
+
+
+def test_one_who_waits_is_noticed_and_others_who_ask_are_not(tmp_path: Path) -> None:
+    lock = DeviceLock("GPU-1", tmp_path)
+    done = threading.Event()
+
+    def alone() -> None:
+        with DeviceLock("GPU-1", tmp_path).held("exclusive"):
+            done.set()
+
+    with lock.held("shared"):
+        assert not lock.wanted()
+        writer = threading.Thread(target=alone)
+        writer.start()
+        deadline = time.monotonic() + 10
+        while not lock.wanted() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert lock.wanted()
+        assert not done.is_set()
+    writer.join(10)
+    assert done.is_set()
+    assert not lock.wanted()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_frozen_tree_stands_still_until_it_is_thawed() -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    root = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 30
+        while not descendants(root.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        frozen = freeze(root.pid)
+        assert frozen == descendants(root.pid) != []
+        states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in frozen]
+        assert states == ["T"] * len(frozen)
+        thaw(frozen)
+        root.communicate(b"\n", timeout=30)
+        assert root.returncode == 0
+    finally:
+        root.kill()
+        root.wait()

@@ -49,6 +49,18 @@ class DeviceLock:
             os.close(turn)
             os.close(device)
 
+    def wanted(self) -> bool:
+        """Whether somebody waits for the device now; asked by those who hold it shared and can make room."""
+        turn = _opened(self._turnstile)
+        try:
+            # Shared, so that two who ask at once do not take each other for one who waits.
+            fcntl.flock(turn, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(turn)
+        return False
+
 
 def _opened(path: Path) -> int:
     """Open or create a lock file that every user of the host may lock."""

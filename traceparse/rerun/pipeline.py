@@ -20,7 +20,7 @@ from traceparse.rerun.outcome import Outcome, Result, ShapeResult, error_outcome
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Event, Limits, StageResult, Workplace
 
-RULES = "1"
+RULES = "2"
 """Version of the rules; results kept under another one are run again."""
 
 Step = Callable[..., None]
@@ -124,8 +124,8 @@ class _Run:
 
     def _told(self, stage: str) -> Callable[[Event], None]:
         def tell(event: Event) -> None:
-            detail = f"shape {event['shape']}" if event.get("event") == "shape" else ""
-            self.step(stage, detail)
+            if event.get("event") == "shape":
+                self.step(stage, f"shape {event['shape']}")
 
         return tell
 
@@ -141,9 +141,10 @@ class _Run:
             [event for event in stage.events if event["event"] in ("proof", "state")],
             self.place.expected_files(),
         )
+        profiles = {event["shape"]: event for event in stage.events if event["event"] == "profile"}
         for event in stage.events:
             if event["event"] == "timing":
-                timing = read_timing(event)
+                timing = read_timing({**event, "profile": profiles.get(event["shape"])})
                 self.timings[timing.shape] = timing
                 judge_timing(self.proofs, timing, self._least_ms(timing.shape), on_gpu=self.plan.gpu is not None)
         if stage.stragglers:
@@ -183,7 +184,7 @@ class _Run:
         self.step("time")
         before = _now(self.plan.gpu)
         stage = self.place.time(
-            self._told("time"), count=max(self.plan.problem.perf_trials, 50), series_s=4.0, profile=4
+            self._told("time"), count=max(self.plan.problem.perf_trials, 50), series_s=2.0, profile=3
         )
         self._take(stage, "time")
         note = slowdown_note(before, _now(self.plan.gpu))

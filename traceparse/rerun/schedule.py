@@ -1,7 +1,8 @@
 """Re-runs of many kernels on any number of GPUs: one batch, resumable, one kernel timed at a time per GPU. Decides no verdict.
 
 Each finished kernel is one JSON file, written whole or not at all; what is there under the same key is not run again.
-Building and checking go on side by side, timing takes the device alone (`traceparse.rerun.locks`).
+Building and checking go on side by side; timing takes the device alone, and what builds and checks is frozen meanwhile
+(`traceparse.rerun.worker`, `traceparse.rerun.locks`).
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from traceparse.rerun.child.wire import Wire, WireError
 from traceparse.rerun.deck import Problem
 from traceparse.rerun.hardware import Gpu
 from traceparse.rerun.locks import DeviceLock
+from traceparse.rerun.supervise import freeze, thaw
 
 _HERE = Path(__file__).parent
 _BOOT = _HERE / "child" / "boot.py"
@@ -50,6 +50,9 @@ _KEPT_ENV = (
     "CUDA_DEVICE_ORDER",
     "SYSTEMROOT",
 )
+_POLL_S = 0.1
+_DRAIN_S = 0.05
+"""How long a frozen stage's last kernels get to run out before the device is given to one who times."""
 _KEPT_PREFIXES = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM", "NVIDIA_")
 
 Event = dict[str, Any]
@@ -171,14 +174,14 @@ class Workplace:
         before = self._hashes(copy)
         nonce = secrets.token_hex(16)
         mode = "none" if turns else ("exclusive" if name == "benchmark.py" else "shared")
-        with self.lock.held(mode):
-            result = self._stage(
-                name.removesuffix(".py"),
-                ["deckscript", str(copy / name), str(int(turns))],
-                {"nonce": nonce},
-                self.limits.script_s,
-                progress,
-            )
+        result = self._stage(
+            name.removesuffix(".py"),
+            ["deckscript", str(copy / name), str(int(turns))],
+            {"nonce": nonce},
+            self.limits.script_s,
+            progress,
+            mode,
+        )
         end = result.last("end")
         if end is not None and end.get("nonce") != nonce:
             result.events.append({"event": "forged", "message": "an end was reported without the parent's nonce"})
@@ -225,10 +228,16 @@ class Workplace:
             **more,
             "limits": {"start": limits.start_s, "build": limits.build_s, "call": limits.call_s, "time": limits.time_s},
         }
-        return self._stage(mode, ["judge"], order, limits.stage_s(len(self.problem.shapes)), progress)
+        return self._stage(mode, ["judge"], order, limits.stage_s(len(self.problem.shapes)), progress, "shared")
 
     def _stage(
-        self, name: str, argv: list[str], order: Mapping[str, Any], limit_s: float, progress: Callable[[Event], None]
+        self,
+        name: str,
+        argv: list[str],
+        order: Mapping[str, Any],
+        limit_s: float,
+        progress: Callable[[Event], None],
+        mode: str,
     ) -> StageResult:
         for stale in self.stale_locks():
             (self.folder / stale).unlink(missing_ok=True)  # a killed stage left it; a build would wait for it for ever
@@ -259,7 +268,7 @@ class Workplace:
             supervisor.stdin.write(json.dumps(ending).encode() + b"\n")
             supervisor.stdin.flush()
             theirs.close()
-            self._listen(Wire(mine), order, result, limit_s, progress)
+            self._listen(Wire(mine), order, result, limit_s, progress, _Turn(self.lock, supervisor.pid, mode))
             report = supervisor.stdout.readline()
             if report:
                 told = json.loads(report)
@@ -282,20 +291,22 @@ class Workplace:
         result: StageResult,
         limit_s: float,
         progress: Callable[[Event], None],
+        turn: _Turn,
     ) -> None:
-        """Take events until the channel closes; grant and take back the device on the way."""
-        deadline = time.monotonic() + limit_s + 60
-        with self._turns() as turn:
+        """Take events until the channel closes; grant and take back the device, and make room, on the way."""
+        with turn:
+            deadline = time.monotonic() + limit_s + 60
             try:
                 wire.send(dict(order))
                 while True:
-                    while not wire.ready(0.5):
+                    while not wire.ready(_POLL_S):
                         self.alive()
+                        turn.make_room()
                         if time.monotonic() > deadline:
                             return
                     event = wire.receive(60.0)
                     if event.get("event") == "lock":
-                        turn(str(event.get("mode")))
+                        turn.take(str(event.get("mode")))
                         wire.send({"granted": True})
                         continue
                     result.events.append(event)
@@ -303,20 +314,6 @@ class Workplace:
             except WireError as error:
                 if error.kind == "forged":
                     result.events.append({"event": "forged", "message": str(error)})
-
-    @contextmanager
-    def _turns(self) -> Iterator[Callable[[str], None]]:
-        """A function that changes how the device is held; nothing is held afterwards."""
-        stack = contextlib.ExitStack()
-
-        def turn(mode: str) -> None:
-            stack.close()
-            stack.enter_context(self.lock.held(mode))
-
-        try:
-            yield turn
-        finally:
-            stack.close()
 
     # --- folders and environment ---------------------------------------------------------------------------------------
 
@@ -377,3 +374,42 @@ def _is_inside(name: str) -> bool:
     """Whether a side file's name stays inside the folder."""
     path = Path(name)
     return not path.is_absolute() and ".." not in path.parts and path.name not in ("", "reference.py", "solution.py")
+
+
+class _Turn:
+    """How one stage holds the device.
+
+    A stage that builds or checks holds it shared, and is frozen, host processes and all, while somebody times: nobody
+    waits for the end of a check, and compilers do not disturb a figure that the host decides.
+
+    Args:
+        lock: The device's lock.
+        root: The supervisor, whose descendants are the stage.
+        mode: How it is held at first.
+    """
+
+    def __init__(self, lock: DeviceLock, root: int, mode: str):
+        self._lock, self._root, self._mode, self._held = lock, root, mode, contextlib.ExitStack()
+
+    def __enter__(self) -> None:
+        self.take(self._mode)
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def take(self, mode: str) -> None:
+        """Hold the device otherwise from now on."""
+        self._held.close()
+        self._mode = mode
+        self._held.enter_context(self._lock.held(mode))
+
+    def make_room(self) -> None:
+        """Let one who waits for the device have it, frozen meanwhile."""
+        if self._mode != "shared" or not self._lock.wanted():
+            return
+        frozen = freeze(self._root)
+        try:
+            time.sleep(_DRAIN_S)
+            self.take("shared")
+        finally:
+            thaw(frozen)

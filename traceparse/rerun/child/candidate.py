@@ -32,55 +32,12 @@ from traceparse.rerun.child.problem import (
     outputs_of,
     overwrite,
 )
+from traceparse.rerun.child.watched import switches, tools
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
 _type = builtins.type  # a candidate can replace the built-in
 _POISON_BYTES = 2 << 30
-
-
-def switches() -> dict[str, str]:
-    """Process-wide settings that change numerics or timing and that a kernel has no business to change."""
-    cuda = torch.backends.cuda.matmul
-    found = {
-        "matmul.allow_tf32": cuda.allow_tf32,
-        "cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "matmul.allow_bf16_reduced_precision_reduction": cuda.allow_bf16_reduced_precision_reduction,
-        "matmul.allow_fp16_reduced_precision_reduction": cuda.allow_fp16_reduced_precision_reduction,
-        "matmul.allow_fp16_accumulation": getattr(cuda, "allow_fp16_accumulation", None),
-        "default_dtype": torch.get_default_dtype(),
-        "grad_enabled": torch.is_grad_enabled(),
-        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-        "anomaly_mode": torch.is_anomaly_enabled(),
-        "flush_denormal": bool((torch.tensor([1e-40]) * 0.5 == 0).item()),
-    }
-    return {name: str(value) for name, value in found.items()}
-
-
-def tools() -> dict[str, int]:
-    """Identities of the functions that graders measure and compare with."""
-    found: dict[str, Any] = {
-        "time.perf_counter": time.perf_counter,
-        "time.time": time.time,
-        "time.monotonic": time.monotonic,
-        "torch.cuda.Event": torch.cuda.Event,
-        "torch.cuda.Event.elapsed_time": torch.cuda.Event.elapsed_time,
-        "torch.cuda.Event.record": torch.cuda.Event.record,
-        "torch.cuda.synchronize": torch.cuda.synchronize,
-        "torch.allclose": torch.allclose,
-        "torch.equal": torch.equal,
-        "torch.isclose": torch.isclose,
-        "torch.randn": torch.randn,
-        "torch.Tensor.copy_": torch.Tensor.copy_,
-        "torch.Tensor.zero_": torch.Tensor.zero_,
-        "torch.Tensor.clone": torch.Tensor.clone,
-        "torch.empty": torch.empty,
-        "builtins.isinstance": builtins.isinstance,
-        "builtins.type": builtins.type,
-        "os._exit": os._exit,
-        "sys.exit": sys.exit,
-    }
-    return {name: id(value) for name, value in found.items()}
+_FIRST_CALLS = 4
 
 
 class Candidate:
@@ -195,13 +152,35 @@ class Candidate:
     def time(self, message: Message) -> Message:
         """Warm up, then time the calls: ``standard`` on one set of inputs, ``hardened`` on rotating sets with moving contents."""
         count, limit_s = int(message["count"]), float(message["limit_s"])
+        base, sets, rotated = self._sets(message)
+        warm = meter.warm_up(self.clock, self._call, sets[0], least=int(message["warmup"]), limit_s=limit_s)
+        self._first_calls(sets[1:])
+        standard = meter.series(self.clock, self._call, lambda _: sets[0], count, [], hardened=False, limit_s=limit_s)
+        hardened = meter.series(
+            self.clock, self._call, rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
+        )
+        self.kept = hardened.pop("kept")
+        standard.pop("kept")
+        overwrite(sets[0], base)
+        self.live = sets[0]
+        return {"warmup": [warm], "standard": standard, "hardened": hardened, "kept": sorted(self.kept)}
+
+    def profile(self, message: Message) -> Message:
+        """What runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets."""
+        if self.runtime is None:
+            raise RuntimeError("there is no device to profile")
+        count = int(message["count"])
+        _, sets, rotated = self._sets(message)
+        self._first_calls(sets)
+        # The plain one first: giving persisting lines back would disarm what it is to be held against.
+        fixed = meter.profile(self.clock, self._call, lambda _: sets[0], count, hardened=False)
+        return {"fixed": fixed, "rotated": meter.profile(self.clock, self._call, rotated, count, hardened=True)}
+
+    def _sets(self, message: Message) -> tuple[list[Any], list[list[Any]], Callable[[int], Sequence[Any]]]:
+        """The first recipe's values, a set of tensors for each recipe, and what gives the inputs of call i in turn from all sets."""
         recipes = [Recipe.of(entry) for entry in message["recipes"]]
         base = [build_inputs(self.reference, self.shape, recipe, self.device) for recipe in recipes]
         sets = [[value.clone() if isinstance(value, torch.Tensor) else value for value in values] for values in base]
-        call = self._call
-        self._unfilled()
-        notes = [meter.warm_up(self.clock, call, one, least=int(message["warmup"]), limit_s=limit_s) for one in sets]
-        standard = meter.series(self.clock, call, lambda _: sets[0], count, [], hardened=False, limit_s=limit_s)
 
         def rotated(at: int) -> Sequence[Any]:
             chosen = at % len(sets)
@@ -209,22 +188,14 @@ class Candidate:
             overwrite(sets[chosen], build_inputs(self.reference, self.shape, moved, self.device))
             return sets[chosen]
 
-        report: Message = {"warmup": notes, "standard": standard}
-        profiled = int(message["profile"]) if self.runtime is not None else 0
-        # The plain profile before anything hardened: giving persisting lines back would disarm what it is to be held against.
-        plain = meter.profile(self.clock, call, lambda _: sets[0], profiled, hardened=False) if profiled else None
-        hardened = meter.series(
-            self.clock, call, rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
-        )
-        if plain is not None:
-            moved = meter.profile(self.clock, call, rotated, profiled, hardened=True)
-            report["profile"] = {"fixed": plain, "rotated": moved}
-        self.kept = hardened.pop("kept")
-        standard.pop("kept")
-        overwrite(sets[0], base[0])
-        report |= {"hardened": hardened, "kept": sorted(self.kept)}
-        self.live = sets[0]
-        return report
+        self._unfilled()
+        return base[0], sets, rotated
+
+    def _first_calls(self, sets: Sequence[Sequence[Any]]) -> None:
+        """What a kernel prepares for each pointer, or compiles, it does in its first calls."""
+        for one in sets:
+            for _ in range(_FIRST_CALLS):
+                self.clock.once(self._call, one)
 
     def burst(self, message: Message) -> Message:
         """Calls back to back, timed from outside by the judge."""
@@ -340,6 +311,7 @@ def serve(wire: Wire, candidate: Candidate) -> None:
         "land": candidate.land,
         "call": candidate.call,
         "time": candidate.time,
+        "profile": candidate.profile,
         "burst": candidate.burst,
         "fetch": candidate.fetch,
         "state": candidate.state,

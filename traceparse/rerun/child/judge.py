@@ -76,13 +76,13 @@ class Judge:
             self.wire.send({"folder": folder, "device": self.order["device"], "flush_bytes": flush})
             self._smoke()
             self.parent.send({"event": "hello", **self._ask("hello", "start")})
-            # Compiling needs no device: others may time meanwhile.
             self._ask("load", "build")
             for at in range(len(self.order["shapes"])):
                 self._hold("shared")
                 self._open(at)
                 (self._strict if self.order["mode"] == "strict" else self._time)()
-                self._hold("none")
+            if self.order.get("profile"):
+                self._profiles()
             self.parent.send({"event": "state", **self._ask("state", "call")})
             self.parent.send({"event": "done"})
         except Stop as stop:
@@ -383,11 +383,25 @@ class Judge:
 
     # --- time ------------------------------------------------------------------------------------------------------------
 
-    def _time(self) -> None:
-        count = int(self.order["count"])
+    def _recipes(self) -> list[Recipe]:
         # Two sets far larger than any L2 evict each other as well as three, and leave room beside them.
         sets = 2 if self.input_bytes > _LARGE else 3
-        recipes = [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(sets)]
+        return [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(sets)]
+
+    def _profiles(self) -> None:
+        """What runs on the device, shape by shape, after every shape is timed: a tracer once attached slows each launch down."""
+        for at in range(len(self.order["shapes"])):
+            self._hold("shared")
+            self._open(at)
+            recipes = [vars(recipe) for recipe in self._recipes()]
+            self._hold("exclusive")
+            reply = self._ask("profile", "time", count=self.order["profile"], recipes=recipes)
+            self._hold("shared")
+            self.parent.send({"event": "profile", "shape": at, **reply})
+
+    def _time(self) -> None:
+        count, recipes = int(self.order["count"]), self._recipes()
+        sets = len(recipes)
         keep = [secrets.randbelow(max(1, min(count, 24) - 1))]
         self._hold("exclusive")
         reply = self._ask(
@@ -398,7 +412,6 @@ class Judge:
             limit_s=self.order["series_s"],
             keep=keep,
             recipes=[vars(recipe) for recipe in recipes],
-            profile=self.order["profile"],
         )
         outside = self._outside(float(reply["standard"]["host_ms"][-1]))
         self._hold("shared")
