@@ -15,7 +15,7 @@ nbclient = pytest.importorskip("nbclient", reason="Jupyter is not installed: pip
 pytest.importorskip("ipykernel", reason="no kernel for notebooks: pip install 'traceparse[notebooks]'")
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-ON_TABLES = [path for path in NOTEBOOKS if path.name[:2] in ("01", "02", "03", "04")]
+ON_TABLES = [path for path in NOTEBOOKS if path.name[:2] in ("01", "02", "03", "04", "06")]
 SWITCH = re.compile(r'^SOURCE = "sample"', re.MULTILINE)
 
 PROMISED = {
@@ -24,8 +24,10 @@ PROMISED = {
     "02": ["by hand 5,022, stated 5,022, in the table 5,022 (reported)"],
     "03": ["9 of 9 runs have phases", "record 37"],
     "04": ["0.2079 of peak", "it scores 0.254", "the problem has four shapes"],
+    # Two of the sample's runs end on a solution of framework operations alone (data/sample/README.md).
+    "06": ["of 9 runs", "hack no_kernel 20260705_221133_opencode_deepseek_deepseek-v4-pro_01_row_softmax"],
 }
-FIGURES = {"01": 2, "02": 9, "03": 7, "04": 9}
+FIGURES = {"01": 2, "02": 9, "03": 7, "04": 9, "06": 0}
 
 
 @pytest.fixture(scope="module")

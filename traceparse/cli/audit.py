@@ -54,13 +54,12 @@ def audit(
         subjects = loaded.runs["run_id"].drop_nulls().to_list()
         print_rows(compare_with_annotations(findings, annotations, subjects), fmt)
         return
-    ranks = {"info": 0, "flag": 1, "hack": 2}
-    rank = pl.col("severity").replace_strict(ranks, return_dtype=pl.Int64)
-    shown = findings.filter(rank >= ranks[severity])
+    grades = ("hack", "flag", "info")
+    shown = findings.filter(pl.col("severity").is_in(grades[: grades.index(severity) + 1]))
     if wanted is not None:
         shown = shown.filter(pl.col("trace_id").is_in([loaded.find(run) for run in wanted]))
     columns = ("subject", "severity", "rule", "where", "record", "path", "line", "message", "evidence")
-    print_rows(shown.sort(rank, descending=True, maintain_order=True).select(columns), fmt)
+    print_rows(shown.sort(*(pl.col("severity") != grade for grade in grades), maintain_order=True).select(columns), fmt)
     if fmt == "table":
         tally = shown.group_by("severity").len().sort("severity").rows()
         text = ", ".join(f"{count} {name}" for name, count in tally) or "nothing"
