@@ -113,9 +113,9 @@ def _decimals(sizes: list[float]) -> str | None:
     """The fewest decimals that lose nothing that matters at these sizes; None where they are too unlike for one count."""
     if not sizes:
         return ".0f"
-    if (max(sizes) >= 1000 and min(sizes) < 1) or max(sizes) < 0.01:
-        return None
     most = max(_DECIMALS - max(0, math.floor(math.log10(max(sizes)))), 0)
+    if abs(round(min(sizes), most) - min(sizes)) > 0.05 * min(sizes):
+        return None
     return f",.{next((n for n in range(most) if all(round(v, n) == round(v, _DECIMALS) for v in sizes)), most)}f"
 
 
