@@ -78,6 +78,18 @@ def list_dataset(name: HubName, progress: Callable[[str], None]) -> Listing:
     )
 
 
+def fetch_files(name: HubName, patterns: list[str], progress: Callable[[str], None]) -> Path:
+    """Fetch the files of a data set that fit some patterns, logs or not.
+
+    Returns:
+        Folder of the snapshot in the cache; its name is the commit.
+
+    Raises:
+        SourceError: As `list_dataset`, but for files that are no logs.
+    """
+    return _fetch(name, patterns, progress)
+
+
 def _patterns(folder: str) -> list[str]:
     if not folder:
         return list(WANTED)

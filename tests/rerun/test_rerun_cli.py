@@ -1,0 +1,82 @@
+"""`traceparse rerun` as a user calls it, on a CPU: trust first, one file, one run of the sample, resumed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+pytest.importorskip("torch")
+
+HONEST = ROOT / "tests" / "rerun" / "kernels" / "cpu" / "honest.py"
+DECK = ROOT / "data" / "sample" / "deck" / "01_row_softmax"
+
+
+def traceparse(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "120"}
+    command = [sys.executable, "-m", "traceparse", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with the sample loaded and its softmax at one small shape as a deck."""
+    folder = tmp_path_factory.mktemp("rerun-cli")
+    deck = folder / "deck" / "01_row_softmax"
+    deck.mkdir(parents=True)
+    for name in ("reference.py", "problem.yaml"):
+        (deck / name).write_text((DECK / name).read_text())
+    (deck / "shapes.py").write_text('SHAPES = [{"rows": 16, "cols": 64}]\n')
+    assert traceparse("load", "sample", "--no-tokens", "--quiet", cwd=folder).returncode == 0
+    return folder
+
+
+def test_nothing_runs_without_trust(place: Path) -> None:
+    done = traceparse("rerun", "kimi-k2.7-code_01", "--cpu", cwd=place)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--trust" in done.stderr
+    assert "no sandbox" in done.stderr
+    assert not (place / "data/loaded/sample/reruns").exists()
+
+
+def test_a_run_and_a_file_reach_the_table_and_are_not_run_twice(place: Path) -> None:
+    asked = ["--deck", "deck", "--cpu", "--trust", "--fmt", "csv"]
+    run = traceparse("rerun", "kimi-k2.7-code_01", *asked, cwd=place)
+    assert run.returncode == 0, run.stderr
+    (row,) = csv.DictReader(io.StringIO(run.stdout))
+    assert (row["outcome"], row["strict"], row["current"], row["score"]) == ("ran", "pass", "skipped", "")
+    assert float(row["ms"]) > 0
+    assert "rebuilt from the trace" in run.stderr
+    again = traceparse("rerun", "kimi-k2.7-code_01", *asked, cwd=place)
+    assert again.stdout == run.stdout
+    wrong = place / "wrong.py"
+    wrong.write_text(HONEST.read_text().replace("return weights /", "return 2 * weights /"))
+    file = traceparse("rerun", str(wrong), "--problem", "01_row_softmax", "--no-timing", *asked, cwd=place)
+    (row,) = csv.DictReader(io.StringIO(file.stdout))
+    assert (row["kernel"], row["outcome"], row["strict"]) == ("wrong.py", "fails_check", "fail")
+    assert "correct" in row["failed"]
+    shown = traceparse("show", "reruns", "--columns", "trace_id,rerun,shape,outcome", "--fmt", "csv", cwd=place).stdout
+    assert [line.split(",") for line in shown.splitlines()[1:]] == [
+        ["20260709_103300_kimi-claude_kimi-k2.7-code_01_row_softmax", "0", "0", "ran"],
+        ["", "1", "-1", "fails_check"],
+    ]
+
+
+def test_what_cannot_be_chosen_is_said_in_one_line(place: Path) -> None:
+    for arguments, said in (
+        (["nosuchrun"], "no run matches"),
+        (["--board", "hard/h200"], "no board"),
+        (["--board", "hard/h100/05_topk_bitonic"], "no kernel to run"),
+        (["kimi-k2.7-code_01", "--gates", "strict,fast"], "no gate named 'fast'"),
+        (["kimi-k2.7-code_01", "--deck", "nowhere"], "nowhere"),
+    ):
+        done = traceparse("rerun", *arguments, "--cpu", "--trust", "--quiet", cwd=place)
+        assert done.returncode in (1, 2), arguments
+        assert said in done.stderr.splitlines()[-1], done.stderr
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,254 @@
+"""`traceparse rerun`: kernels of runs, of a board or of a file run again here; progress on stderr, the results on stdout."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceparse.cli.app import DATA, FMT, cli
+from traceparse.cli.printing import print_rows, printable
+from traceparse.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from traceparse.dataset import Dataset
+    from traceparse.rerun import Progress, Result
+    from traceparse.rerun.targets import Choice
+
+
+@cli.command()
+@click.argument("kernels", nargs=-1, metavar="[RUN|FILE]...")
+@click.option(
+    "--board",
+    metavar="BENCH/GPU[/PROBLEM]",
+    help="The correct cells of a published board, e.g. hard/h100/05_topk_bitonic.",
+)
+@click.option("--problem", metavar="P", help="The problem that a FILE solves.")
+@click.option("--deck", metavar="DIR", help="Folder of problems, a checkout of the benchmark, a Hub data set, or `sample`.  "
+              "[default: the sample's problems]")  # fmt: skip
+@click.option("--trust", is_flag=True, help="Required: the kernels' code runs as you; a child process is no sandbox.")
+@click.option(
+    "--kernel-version", "version", type=click.IntRange(0), metavar="N", help="As of this version.  [default: the last]"
+)
+@click.option("--solutions", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+              help="Published texts (RUN_ID_solution.py.txt), taken before those rebuilt from traces.")  # fmt: skip
+@click.option(
+    "--gpu",
+    "gpu_indices",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="INDEX",
+    help="Only this GPU; may be repeated.  [default: all]",
+)
+@click.option("--cpu", is_flag=True, help="Run on the CPU: times, but no fraction of a peak.")
+@click.option("--gates", default="current,strict", show_default=True, metavar="A,B",
+              help="published (needs --published-deck), current (the deck's own check), strict (our proofs).")  # fmt: skip
+@click.option("--published-deck", metavar="DIR", help="The deck as it was when the kernels were published.")
+@click.option("--no-timing", is_flag=True, help="Only check.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Kernels built and checked side by side per GPU.",
+)
+@click.option(
+    "--budget",
+    type=float,
+    metavar="SECONDS",
+    help="Start no kernel after this time; the same command goes on from there.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Results and logs.  [default: reruns in the data folder]",
+)
+@click.option("--quiet", is_flag=True, help="No progress.")
+@FMT
+@DATA
+def rerun(
+    kernels: tuple[str, ...], board: str | None, problem: str | None, deck: str | None, trust: bool, version: int | None,
+    solutions: Path | None, gpu_indices: tuple[int, ...], cpu: bool, gates: str, published_deck: str | None, no_timing: bool,
+    jobs: int, budget: float | None, out: Path | None, quiet: bool, fmt: str, data: Path | None,
+) -> None:  # fmt: skip
+    """Run kernels again on the local GPUs and hold them against their published scores.
+
+    RUN is a run of the loaded data: its kernel is rebuilt from the trace. FILE is a solution or a published bundle.
+
+    Each kernel runs in child processes of its own, one is timed at a time per GPU, and whatever it does ends in a row of
+    the table `reruns`, with the reason. Finished kernels are not run again.
+    """
+    from traceparse.rerun import Target, write_rows
+    from traceparse.rerun import rerun as run_again
+    from traceparse.rerun.targets import fetched_deck
+
+    if not trust:
+        raise UsageError(
+            "kernels are strangers' code, run as you; a child process is no sandbox", todo="pass --trust to run them"
+        )
+    loaded = _loaded(data)
+    chosen, left = _chosen(kernels, board, problem, version, solutions, loaded)
+    for line in left:
+        click.echo(f"left out: {printable(line)}", err=True)
+    for choice in chosen:
+        for note in choice.notes if not quiet else ():
+            click.echo(f"{printable(choice.target.name)}: {printable(note)}", err=True)
+    if not chosen:
+        raise UsageError(
+            "no kernel to run", todo="give a run, a file with --problem, or --board; published texts with --solutions"
+        )
+    base = loaded.folder if loaded is not None else Path("data")
+    place = out or base / "reruns"
+    targets: list[Target] = [choice.target for choice in chosen]
+    fresh: list[Result] = []
+    try:
+        with _watched(len(targets), quiet) as report:
+
+            def told(step: Progress) -> None:
+                if step.result is not None and step.detail != "kept from before":
+                    fresh.append(step.result)
+                report(step)
+
+            results = run_again(
+                targets, deck=fetched_deck(deck, _say), trust=trust, out=place, gpu_indices=list(gpu_indices) or None, cpu=cpu,
+                gates=[name.strip() for name in gates.split(",") if name.strip()], timing=not no_timing, jobs=jobs, time_budget_s=budget,
+                published_deck=fetched_deck(published_deck, _say) if published_deck else None, progress=told,
+            )  # fmt: skip
+    except OSError as error:
+        raise StoreError(
+            f"cannot write: {error.strerror}", place=str(place), todo="choose another place with --out"
+        ) from error
+    finally:
+        # Also what was finished before Ctrl-C: it is not run again, so its rows would be missing for ever.
+        if fresh:
+            write_rows(base, fresh)
+    print_rows(_table(results), fmt)
+    if len(results) < len(targets):
+        click.echo(
+            f"{len(targets) - len(results)} of {len(targets)} not started within the budget; the same command goes on",
+            err=True,
+        )
+    if results and all(result.outcome == "infra" for result in results):
+        sys.exit(1)
+
+
+def _loaded(data: Path | None) -> Dataset | None:
+    """The data set named, or the one loaded last; a file or a board needs none."""
+    from traceparse.dataset import open as open_data
+
+    if data is not None:
+        return open_data(data)
+    try:
+        return open_data(None)
+    except StoreError:
+        return None
+
+
+def _chosen(
+    kernels: Sequence[str],
+    board: str | None,
+    problem: str | None,
+    version: int | None,
+    solutions: Path | None,
+    data: Dataset | None,
+) -> tuple[list[Choice], list[str]]:
+    from traceparse.rerun import targets
+
+    found, left = targets.of_board(board, solutions, data) if board else ([], [])
+    for name in kernels:
+        if problem is not None:
+            found.append(targets.of_file(Path(name), problem))
+        elif data is None:
+            raise UsageError(
+                f"no data is loaded, so {name!r} names no run",
+                todo="load data first, or give --problem if it is a file",
+            )
+        else:
+            found.append(targets.of_run(data, name, version, solutions))
+    return found, left
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _table(results: Sequence[Result]) -> pl.DataFrame:
+    """One row for each kernel: what it came to, its scores, its times by shape."""
+    import polars as pl
+
+    def times(values: Sequence[float | None]) -> str | None:
+        return " ".join("-" if value is None else f"{value:.4g}" for value in values) or None
+
+    return pl.DataFrame(
+        [
+            {
+                "kernel": result.name,
+                "outcome": result.outcome,
+                "strict": result.gate_strict,
+                "current": result.gate_current,
+                "score": result.score,
+                "deck_score": result.deck_score,
+                "published": result.published_score,
+                "ms": times([shape.median_ms for shape in result.shapes]),
+                "kernel_ms": times([shape.kernel_ms for shape in result.shapes]),
+                "failed": ", ".join(result.failed_proofs) or None,
+                "message": result.message,
+            }
+            for result in results
+        ],
+        schema_overrides=dict.fromkeys(("score", "deck_score", "published"), pl.Float64)
+        | dict.fromkeys(("ms", "kernel_ms", "failed", "message"), pl.String),
+    )
+
+
+@contextmanager
+def _watched(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """A table of the kernels in work on a terminal, else a line for each finished one."""
+    if quiet:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+
+    console, lock, started = Console(stderr=True), threading.Lock(), time.monotonic()
+    working: dict[str, str] = {}
+    done = 0
+
+    def table() -> Table:
+        shown = Table(
+            box=None, title=f"{done} of {total} kernels, {time.monotonic() - started:.0f} s", title_justify="left"
+        )
+        shown.add_column("kernel", overflow="ellipsis", no_wrap=True)
+        shown.add_column("step")
+        for name, step in working.items():
+            shown.add_row(printable(name).replace("[", "\\["), step)
+        return shown
+
+    with Live(table(), console=console, transient=True, refresh_per_second=4) as live:
+
+        def report(step: Progress) -> None:
+            nonlocal done
+            with lock:
+                if step.result is None:
+                    working[step.name] = f"{step.step} {step.detail}".strip()
+                else:
+                    working.pop(step.name, None)
+                    done += 1
+                    said = f"{step.result.outcome:<12} {step.name}" + (
+                        f": {step.result.message}" if step.result.message else ""
+                    )
+                    console.print(printable(said), markup=False, highlight=False, soft_wrap=True)
+                live.update(table())
+
+        yield report
