@@ -94,7 +94,9 @@ def test_a_notebook_runs_on_the_sample_and_draws_its_figures(path: Path, workpla
 @pytest.mark.parametrize("path", ON_TABLES, ids=name)
 def test_a_notebook_runs_on_real_traces(path: Path, workplace: Path, shared: Path) -> None:
     text = shown(run(path, workplace, str(shared / "traces" / "labelled")))
-    assert text.count('<div id="figure-') >= FIGURES[path.name[:2]]
+    drawn, empty = text.count('<div id="figure-'), text.count("<i>Nothing to draw")
+    assert drawn + empty >= FIGURES[path.name[:2]]
+    assert empty <= 2, "most figures have something to draw"
 
 
 @pytest.mark.parametrize("path", ON_TABLES, ids=name)
