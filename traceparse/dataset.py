@@ -208,7 +208,8 @@ class Dataset:
         from traceparse.summary import summarise
 
         rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in summarise(self)
+            f"<tr><th style='text-align:left'>{escape(k)}</th><td style='text-align:left'>{escape(v)}</td></tr>"
+            for k, v in summarise(self)
         )
         return f"<b>traceparse: {escape(self.manifest.name)}</b><table>{rows}</table>"
 

@@ -11,13 +11,13 @@ from traceparse.facts import deck_generation, gpu_key
 from traceparse.model import Trace
 from traceparse.published import BOARD_FOLDERS, Cell, cell_for
 from traceparse.sources.names import RunName, bench_of, canonical_problem, parse_run_id
+from traceparse.spend.slots import is_slot
 
 _HARNESS_OF_FORMAT = {
     "claude": "claude", "codex": "codex", "opencode": "opencode", "gemini": "gemini", "cursor": "cursor", "droid": "droid",
     "kimi": "kimi", "grok": "grok",
 }  # fmt: skip
 _CLAUDE_CODE_ROUTE = re.compile(r"(?:.+-)?claude|or-[a-z0-9]+")
-_SLOT = re.compile(r"custom:|unknown$|default$")
 _DRIVER_NAME = re.compile(r"NVIDIA (?:GeForce )?(?:RTX PRO 6000|RTX 3090|H100|H200|B200)[A-Za-z0-9 ]*")
 _PROMPT_NAME = re.compile(r"\b(RTX PRO 6000|H100|H200|B200|RTX 3090)\b")
 _GPU_BLOCKS = 400
@@ -74,6 +74,9 @@ def _text(trace: Trace, key: str) -> str | None:
 
 
 def _harness(format_name: str) -> str | None:
+    """The program that writes a format; None for a converted log, which may come from any."""
+    if format_name.endswith("-converted"):
+        return None
     return _HARNESS_OF_FORMAT.get(format_name.removeprefix("run-folder/").split("-", 1)[0])
 
 
@@ -81,7 +84,7 @@ def _model(trace: Trace, name: RunName | None, cell: Cell | None) -> str | None:
     """The trace's own name, unless it only names a slot of the harness; then the board's; then the run id's slug."""
     models = Counter(event.model for event in trace.events if event.model and not event.replay)
     own = trace.model or (models.most_common(1)[0][0] if models else None)
-    if own and not _SLOT.match(own):
+    if own and not is_slot(own):
         return own
     return cell.model if cell else name.model_slug if name else own
 

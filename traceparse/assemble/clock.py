@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import datetime
 from typing import NamedTuple
 
@@ -34,7 +35,8 @@ def turn_times(trace: Trace, responses: list[Response], calls: list[Call]) -> li
     """Times of the turns, where the trace has a real clock.
 
     Tool time is the longest of a turn's calls where results carry durations (calls of one turn run side by side), else the
-    time from the call's record to its result's; model time is the rest of the turn.
+    time from the call's record to its result's; model time is the rest of the turn. A turn that a person's prompt ended
+    holds waiting for that person, so its model time is not known.
     """
     start, _ = span(trace)
     if start is None:
@@ -48,6 +50,10 @@ def turn_times(trace: Trace, responses: list[Response], calls: list[Call]) -> li
     for response in reversed(responses):
         ends[response.turn] = following[response.agent]
         following[response.agent] = begins[response.turn] or following[response.agent]
+    prompts: dict[str, list[datetime]] = defaultdict(list)
+    for event in trace.events:
+        if event.role == "user" and event.timestamp is not None and not event.replay:
+            prompts[event.agent].append(event.timestamp)
     spent: dict[int, tuple[float, float]] = {}
     for call in calls:
         seconds, waited = _call_seconds(trace, call)
@@ -61,7 +67,8 @@ def turn_times(trace: Trace, responses: list[Response], calls: list[Call]) -> li
             continue
         duration = max((end - begin).total_seconds(), 0.0) if end is not None else None
         tool, wait = spent.get(response.turn, (None, None))
-        model = max(duration - tool, 0.0) if duration is not None and tool is not None else None
+        alone = end is None or not any(begin < prompt <= end for prompt in prompts[response.agent])
+        model = max(duration - tool, 0.0) if alone and duration is not None and tool is not None else None
         rows.append(TurnTime(begin, (begin - start).total_seconds(), duration, model, tool, wait))
     return rows
 

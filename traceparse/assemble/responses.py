@@ -73,7 +73,9 @@ def group(trace: Trace) -> list[Response]:
         interrupted[event.agent] = False
     for response in responses:
         pieces = [trace.events[index] for index in response.events]
-        response.usage = _merge(piece.usage for piece in pieces)
+        # Records without a prompt count are no repeats of one another: their outputs add up.
+        separate = trace.turn_basis == "usage" and response.basis == "adjacency"
+        response.usage = _merge([piece.usage for piece in pieces], separate=separate)
         response.final = any(piece.final for piece in pieces)
     _forget_zeros(responses, per_field=trace.turn_basis == "usage")
     return responses
@@ -85,32 +87,46 @@ def _prompt(usage: Usage | None) -> tuple[int | None, ...] | None:
     return tuple(getattr(usage, field) for field in _PROMPT)
 
 
-def _merge(usages: Iterable[Usage | None]) -> Usage | None:
-    """The largest figure of each field: earlier records of a response carry placeholders, the last one its final counts."""
+def _merge(usages: Iterable[Usage | None], *, separate: bool = False) -> Usage | None:
+    """The largest figure of each field: earlier records of a response carry placeholders, the last one its final counts.
+
+    Args:
+        usages: Of the response's records.
+        separate: The records do not repeat one usage: sum it.
+    """
     known = [usage for usage in usages if usage is not None]
     if len(known) <= 1:
         return known[0] if known else None
+    if separate:
+        return _sum(known)
     return Usage(*(max((n for u in known if (n := getattr(u, field)) is not None), default=None) for field in _FIELDS))
 
 
 def _forget_zeros(responses: list[Response], *, per_field: bool) -> None:
-    """Usage that is zero in every record of a run is no usage; in the converted layout the same holds for each field."""
+    """Usage that is zero in every record of a run is no usage.
+
+    In the converted layout the same holds for each field, and a prompt of nothing in one record among others that have one
+    is not known either: no request has an empty prompt.
+    """
     usages = [response.usage for response in responses if response.usage is not None]
     seen = {field: any(getattr(usage, field) for usage in usages) for field in _FIELDS}
     if not any(seen.values()):
         for response in responses:
             response.usage = None
-    elif per_field and not all(seen.values()):
+    elif per_field:
         for response in responses:
             if response.usage is not None:
-                response.usage = Usage(*(getattr(response.usage, f) if seen[f] else None for f in _FIELDS))
+                fields = {f: getattr(response.usage, f) if seen[f] else None for f in _FIELDS}
+                if not any(fields[f] for f in _PROMPT):
+                    fields |= dict.fromkeys(_PROMPT)
+                response.usage = Usage(**fields)
 
 
 def total(trace: Trace, responses: list[Response]) -> Account:
     """The run's token counts: the log's own final figures where it has them, else the sum over its responses.
 
     A sum is `deduplicated`; its output side is a `lower_bound` unless every response's output is the log's last word on it.
-    Figures that miss part of the run are a `lower_bound`.
+    Figures that miss part of the run are a `lower_bound`, as is a prompt side that some responses do not state.
     """
     summed = _sum([r.usage for r in responses if r.usage is not None])
     outputs_final = all(r.final for r in responses if r.usage is not None and r.usage.output is not None)
@@ -118,6 +134,9 @@ def total(trace: Trace, responses: list[Response]) -> Account:
     has_prompt = summed.input is not None
     usage_basis: FigureBasis = "deduplicated" if has_prompt else "none"
     output_basis: FigureBasis = "none" if summed.output is None else "deduplicated" if outputs_final else "lower_bound"
+    unknown_prompts = trace.turn_basis == "usage" and any(r.usage is None or r.usage.input is None for r in responses)
+    if has_prompt and unknown_prompts:
+        usage_basis = "lower_bound"
     if trace.incomplete:
         usage_basis = "lower_bound" if has_prompt else "none"
         output_basis = "none" if summed.output is None else "lower_bound"

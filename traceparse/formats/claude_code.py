@@ -145,7 +145,7 @@ def sniff(head: Head) -> bool:
 def read(log: Log) -> Iterable[Trace]:
     """Read a session and the files of its subagents as one trace."""
     rows = [(file, line, record) for file in range(len(log.members)) for line, record in log.decode(_DECODER, file)]
-    converted = _is_converted([record for _, _, record in rows])
+    converted = _is_converted(rows)
     events = [_event(log, file, line, record, converted) for file, line, record in rows]
     records = [record for _, _, record in rows]
     if not converted:
@@ -186,16 +186,20 @@ def _forked_from(record: _Record) -> str | None:
         return None
 
 
-def _is_converted(records: list[_Record]) -> bool:
-    """Made-up clock and fresh ids, over the whole file; one stamped record is judged by its derived request id."""
+def _is_converted(rows: list[tuple[int, Line, _Record]]) -> bool:
+    """Made-up clock and fresh ids, over the whole file; one stamped record is judged by its derived request id.
+
+    The converter's clock ticks once per line, so that a line lost in between leaves a gap of as many seconds.
+    """
+    records = [record for _, _, record in rows]
     ids = Counter(r.message.id for r in records if r.message and r.message.id)
     if ids and max(ids.values()) > 1:
         return False
-    times = [time for r in records if r.timestamp and (time := _time(r.timestamp))]
-    if any(time.microsecond for time in times):
+    ticks = [(file, line.record, time) for file, line, r in rows if r.timestamp and (time := _time(r.timestamp))]
+    if any(time.microsecond for _, _, time in ticks):
         return False
-    if len(times) > 2:  # two records a whole second apart can happen; three in a row with fresh ids do not
-        return all((b - a).total_seconds() == 1 for a, b in pairwise(times))
+    if len(ticks) > 2:  # two records a whole second apart can happen; three in a row with fresh ids do not
+        return all(a[0] == b[0] and (b[2] - a[2]).total_seconds() == b[1] - a[1] for a, b in pairwise(ticks))
     derived = [
         r
         for r in records
@@ -207,9 +211,9 @@ def _is_converted(records: list[_Record]) -> bool:
 def _time(text: str) -> datetime | None:
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return time.astimezone(UTC) if time.tzinfo else None
+    except (ValueError, OverflowError):  # no date, or one that leaves the calendar in UTC
         return None
-    return time.astimezone(UTC) if time.tzinfo else None
 
 
 def _event(log: Log, file: int, line: Line, record: _Record, converted: bool) -> Event:

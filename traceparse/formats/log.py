@@ -94,11 +94,9 @@ class Log:
             while True:
                 try:
                     data = stream.readline(MAX_RECORD_BYTES)
-                except TruncatedStream as error:
-                    self.skip(
-                        Line(record, offset, b"", False), "truncated_stream", "dropped", file=file, why=str(error)
-                    )
-                    self.n_records += 1
+                except TruncatedStream as error:  # what was decoded of the last line has been handed out already
+                    last = Line(max(record - 1, 0), offset, b"", False)
+                    self.skip(last, "truncated_stream", "dropped", file=file, why=str(error))
                     return
                 if not data:
                     return
@@ -198,7 +196,7 @@ def _strict(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
     """
     if not data.isascii():
         data.decode()
-    if _SURROGATE in data or _SURROGATE_UPPER in data:
+    if b"\\u" in data and (_SURROGATE in data or _SURROGATE_UPPER in data):
         raise msgspec.DecodeError("an escaped surrogate: the tolerant decoder tells pairs from lone ones")
     return decoder.decode(data)
 

@@ -300,24 +300,40 @@ def _table(frames: Frames, turns: pl.DataFrame, line: _Line, spans: list[_Span])
                 "first_turn": line.turns[span.first]["turn"],
                 "last_turn": line.turns[span.last]["turn"],
                 "n_turns": span.last - span.first + 1,
-                "spend_tokens": sum(spend[inside]) if spend else None,
-                "elapsed_s": sum(time[inside]) if time else None,
+                "spend_tokens": _total(spend[inside]),
+                "elapsed_s": _total(time[inside]),
                 "share_turns": (span.last - span.first + 1) / line.size,
-                "share_spend": sum(spend[inside]) / sum(spend) if spend and sum(spend) else None,
-                "share_time": sum(time[inside]) / sum(time) if time and sum(time) else None,
+                "share_spend": _share(_total(spend[inside]), _total(spend)),
+                "share_time": _share(_total(time[inside]), _total(time)),
                 "evidence": span.evidence,
             }
         )
     return frame("phases", {name: [row[name] for row in rows] for name in rows[0]})
 
 
-def _summed(turns: pl.DataFrame, line: _Line, column: str, *, main_only: bool = False) -> list[float]:
-    """A column summed per position; empty where it is unknown throughout. Subagents run beside the main clock, not after it."""
-    sums: list[float] = [0] * line.size
-    known = False
+def _summed(turns: pl.DataFrame, line: _Line, column: str, *, main_only: bool = False) -> list[float | None]:
+    """A column summed per position; None where a turn there has no value. Subagents run beside the main clock, not after it.
+
+    The last position counts as nothing where it has no value: without a total, nothing says how long the last turn took.
+    """
+    sums: list[float | None] = [0] * line.size
     own = {row["turn"] for row in line.turns}
     for turn, value in turns.select("turn", column).iter_rows():
-        if value is not None and not (main_only and turn not in own):
-            sums[line.of_turn[turn]] += value
-            known = True
-    return sums if known else []
+        if main_only and turn not in own:
+            continue
+        position = line.of_turn[turn]
+        before = sums[position]
+        sums[position] = None if value is None or before is None else before + value
+    if line.size > 1 and sums[-1] is None:
+        sums[-1] = 0
+    return sums
+
+
+def _total(values: list[float | None]) -> float | None:
+    """Their sum, or None where one is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None

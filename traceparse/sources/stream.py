@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BLOCK_BYTES = 1 << 18
-_SNIFF_BYTES = 16
+SNIFF_BYTES = 16
 
 
 class _Decoder(Protocol):
@@ -116,7 +116,7 @@ def inflate(blocks: Iterable[bytes], place: str) -> Generator[bytes, None, None]
         SourceError: At damage, or at foreign bytes after the end.
     """
     source, head = iter(blocks), b""
-    while len(head) < _SNIFF_BYTES and (block := next(source, b"")):
+    while len(head) < SNIFF_BYTES and (block := next(source, b"")):
         head += block
     codec = _codec(head)
     everything = chain((head,), source)

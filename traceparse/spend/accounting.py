@@ -17,6 +17,7 @@ from traceparse.published import cell_for
 from traceparse.spend import prices
 from traceparse.spend.allot import allot
 from traceparse.spend.prices import Cost, Price
+from traceparse.spend.slots import is_slot
 from traceparse.spend.tokens import count, visible_text_of_input
 from traceparse.tables import Frames
 
@@ -79,7 +80,7 @@ def run_spend(run: dict[str, Any], turns: list[dict[str, Any]]) -> tuple[int | N
     """The run's best count of output tokens, and what it rests on.
 
     Returns:
-        ``reported``: the log's own final figure, or per-response figures that cover the visible text; ``scaled``: a plausible
+        ``reported``: the log's own final figure, or per-response figures, if they cover the visible text; ``scaled``: a plausible
         published total; ``estimated``: the tokenised visible text, a lower bound where reasoning is hidden. (None, None) for
         a run without turns or estimates.
     """
@@ -89,7 +90,7 @@ def run_spend(run: dict[str, Any], turns: list[dict[str, Any]]) -> tuple[int | N
     placeholders = run["format"].endswith("-converted")
     if logged is not None and not placeholders:
         covers = seen is None or logged >= seen
-        if run["output_basis"] == "reported" or (covers and logged > 0):
+        if covers and (logged > 0 or run["output_basis"] == "reported"):
             return logged, "reported"
     cell = cell_for(run["run_id"], run["trace_id"]) if run["run_id"] else None
     if cell and cell.output_tokens and cell.tokens_plausible and seen is not None and cell.output_tokens >= seen:
@@ -124,9 +125,12 @@ def _cost(
     date = _date(run)
     figure = "logged output" if basis == "reported" else f"{basis} output" if basis else "no output figure"
     main = prices.price_for(run["model"], run["harness"], date)
-    # A turn may name only a slot of the harness; a subagent's turn names its own model.
+    # A turn may name no model, or only a slot of the harness, where the run's is meant; a subagent's turn names its own.
     priced = [
-        (prices.price_for(turn["model"], run["harness"], date) if turn["model"] else None) or main for turn in turns
+        main
+        if not turn["model"] or turn["model"] == run["model"] or is_slot(turn["model"])
+        else prices.price_for(turn["model"], run["harness"], date)
+        for turn in turns
     ]
     if not any(priced):
         return unpriced, nothing
@@ -157,14 +161,20 @@ def _cost(
         )
         costs.append(prices.cost(usage, price) if price is not None and turn["input_tokens"] is not None else None)
     known = [c for c in costs if c is not None]
-    asked = [turn for turn in turns if turn["input_tokens"] is not None]
-    whole_known = len(known) == len(asked) and all(c.usd is not None for c in known)
+    # A turn without a prompt count or a price costs something all the same, unless nothing of it is known to have happened.
+    asked = [turn for turn, share in zip(turns, shares, strict=True) if turn["input_tokens"] is not None or share]
+    all_priced = len(known) == len(asked)
+    whole_known = all_priced and all(c.usd is not None for c in known)
     bases = dict.fromkeys(c.basis for c in known)
+    if not all_priced:
+        bases[f"{len(asked) - len(known)} of {len(asked)} turns without a prompt count or a price: lower bound"] = None
     return [c.usd if c else None for c in costs], {
         "cost_usd": sum(c.usd or 0 for c in known) if whole_known else None,
         "price_basis": f"{' | '.join(bases)}; {figure}",
         "cost_low_usd": sum(c.low_usd or 0 for c in known),
-        "cost_high_usd": sum(c.high_usd or 0 for c in known) if all(c.high_usd is not None for c in known) else None,
+        "cost_high_usd": sum(c.high_usd or 0 for c in known)
+        if all_priced and all(c.high_usd is not None for c in known)
+        else None,
     }
 
 
