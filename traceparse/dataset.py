@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -189,16 +190,27 @@ class Dataset:
         return {name: self._collect(self.scan(name).filter(pl.col("trace_id") == trace_id), name) for name in names}
 
     def to_pandas(self) -> dict[str, pd.DataFrame]:
-        """Every table as a pandas frame, by name (needs the extra ``pandas``)."""
+        """Every table as a pandas frame, by name.
+
+        Raises:
+            UsageError: The extra ``pandas`` is not installed.
+        """
+        _need("pandas", "pyarrow", extra="pandas")
         return {name: self.table(name).to_pandas() for name in TABLES}
 
-    def to_dataset(self) -> datasets.DatasetDict:
-        """Every table as a split of a `datasets` data set (needs the extra ``datasets``), ready to push to the Hub."""
+    def to_dataset(self) -> dict[str, datasets.Dataset]:
+        """Every table as a `datasets` data set, by name.
+
+        The tables differ in their columns, so that on the Hub each is a configuration of its own:
+        ``data.to_dataset()["runs"].push_to_hub("owner/name", config_name="runs")``.
+
+        Raises:
+            UsageError: The extra ``datasets`` is not installed.
+        """
+        _need("datasets", extra="datasets")
         import datasets
 
-        return datasets.DatasetDict(
-            {name: datasets.Dataset.from_polars(self.table(name)) for name in TABLES if name != "boards"}
-        )
+        return {name: datasets.Dataset.from_polars(self.table(name)) for name in TABLES}
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n:,} {name}" for name, n in self.manifest.counts.items() if n)
@@ -212,6 +224,12 @@ class Dataset:
             for k, v in summarise(self)
         )
         return f"<b>traceparse: {escape(self.manifest.name)}</b><table>{rows}</table>"
+
+
+def _need(*packages: str, extra: str) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f"{' and '.join(missing)} not installed", todo=f"pip install 'traceparse[{extra}]'")
 
 
 __all__ = ["Dataset", "load", "open"]

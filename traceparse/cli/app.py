@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from traceparse import __version__
+from traceparse.cli.printing import printable
 from traceparse.errors import TraceparseError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -60,7 +61,7 @@ def main() -> None:
     except TraceparseError as error:
         if "--debug" in sys.argv:
             raise
-        click.echo(f"traceparse: {error}", err=True)
+        click.echo(f"traceparse: {printable(str(error))}", err=True)
         sys.exit(error.exit_code)
 
 

@@ -10,6 +10,21 @@ import click
 from traceparse.cli.app import DATA, FMT, cli
 from traceparse.cli.printing import print_rows
 
+_ROWS = 40
+GLANCE: dict[str, tuple[str, ...]] = {
+    "runs": ("trace_id", "model", "gpu", "n_turns", "spend_tokens", "spend_basis", "cost_usd", "score", "correct", "framework"),
+    "turns": ("trace_id", "turn", "first_record", "phase", "activity", "spend_tokens", "t_s", "n_tool_calls", "silent"),
+    "blocks": ("trace_id", "block", "record", "turn", "role", "kind", "n_chars", "text"),
+    "tool_calls": ("trace_id", "call", "record", "turn", "name", "activity", "is_error", "command"),
+    "kernels": ("trace_id", "version", "record", "path", "op", "design", "framework", "n_lines", "complete"),
+    "scores": ("trace_id", "obs", "record", "metric", "value", "shape", "variant", "official", "solution_version"),
+    "roi": ("trace_id", "step", "turn", "solution_version", "score", "checked", "best_score", "cum_spend_tokens", "roi"),
+    "roi_runs": ("trace_id", "best_score", "first_correct_tokens", "frugal_stop_tokens", "overspend_share", "rank_score", "on_front"),
+    "boards": ("bench", "gpu", "problem", "model", "score", "rescaled_score", "correct", "verdict", "output_tokens", "run_id"),
+    "reruns": ("rerun", "trace_id", "problem", "gpu_name", "shape", "median_ms", "peak_fraction", "published_fraction", "outcome"),
+}  # fmt: skip
+"""Columns that a reader sees of a wide table when he asks for none."""
+
 
 @cli.command()
 @click.argument("table")
@@ -24,11 +39,20 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
     """Print rows of a TABLE (see `traceparse schema` for the tables and their columns)."""
     from traceparse.dataset import open as open_data
 
+    loaded = open_data(data)
     names = [name.strip() for name in columns.split(",")] if columns else None
-    rows = open_data(data).select(
-        table, where=where, columns=names, limit=40 if limit is None and fmt == "table" else limit
-    )
-    print_rows(rows, fmt)
+    short = fmt == "table" and names is None
+    chosen = list(GLANCE.get(table, ())) or None if short else names
+    most = _ROWS if limit is None and fmt == "table" else limit
+    rows = loaded.select(table, where=where, columns=chosen, limit=None if most is None else most + 1)
+    print_rows(rows if most is None else rows.head(most), fmt)
+    notes = []
+    if limit is None and fmt == "table" and rows.height > _ROWS:
+        notes.append(f"the first {_ROWS} rows; --limit N shows more")
+    if short and table in GLANCE:
+        notes.append("some of the columns; --columns names others, `traceparse schema TABLE` lists them")
+    if notes:
+        click.echo("\n" + "; ".join(notes), err=True)
 
 
 @cli.command()

@@ -27,17 +27,23 @@ def print_rows(rows: pl.DataFrame, fmt: str) -> None:
         rows.write_ndjson(sys.stdout.buffer)
     elif fmt == "csv":
         lists = [name for name, kind in rows.schema.items() if isinstance(kind, pl.List)]
-        rows.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(sys.stdout.buffer)
+        flat = rows.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" "))
+        (_shown(flat) if sys.stdout.isatty() else flat).write_csv(sys.stdout.buffer)
     else:
-        texts = [name for name, kind in rows.schema.items() if kind == pl.String]
-        shown = (
-            rows.with_columns(pl.col(texts).map_elements(printable, return_dtype=pl.String, skip_nulls=True))
-            if rows.height
-            else rows
-        )
+        shown = _shown(rows)
         with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=_width(), fmt_str_lengths=60, tbl_hide_dataframe_shape=True,
                        tbl_hide_column_data_types=True, fmt_float="mixed", tbl_formatting="NOTHING"):  # fmt: skip
             click.echo(str(shown))
+
+
+def _shown(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows whose text a terminal can take."""
+    import polars as pl
+
+    texts = [name for name, kind in rows.schema.items() if kind == pl.String]
+    if not rows.height or not texts:
+        return rows
+    return rows.with_columns(pl.col(texts).map_elements(printable, return_dtype=pl.String, skip_nulls=True))
 
 
 def _width() -> int:
