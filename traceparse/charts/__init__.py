@@ -8,6 +8,7 @@ from traceparse.charts.fields import encoded, source, verified
 from traceparse.charts.ladder import framework_dates, ladder_in_phases, lines_score, step_gains
 from traceparse.charts.notebook import in_notebook
 from traceparse.charts.phases import pace, phase_activity, phase_measures, phase_stack
+from traceparse.charts.reruns import rerun_roofline, rerun_shape_times, rerun_times
 from traceparse.charts.score import budget_curves, pareto, score_ladder
 from traceparse.charts.spend import content_kinds, coverage, spend_by_phase, spend_strip, tool_tokens
 from traceparse.charts.trace import context_size, part_bars, phase_strip, turn_timeline
@@ -29,6 +30,9 @@ __all__ = [
     "phase_measures",
     "phase_stack",
     "phase_strip",
+    "rerun_roofline",
+    "rerun_shape_times",
+    "rerun_times",
     "score_ladder",
     "source",
     "spend_by_phase",

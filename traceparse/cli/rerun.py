@@ -88,8 +88,7 @@ def rerun(
     Each kernel runs in child processes of its own, one is timed at a time per GPU, and whatever it does ends in a row of
     the table `reruns`, with the reason. Finished kernels are not run again.
     """
-    from traceparse.rerun import Target, write_rows
-    from traceparse.rerun import rerun as run_again
+    from traceparse.rerun import rerun_into
     from traceparse.rerun.targets import fetched_deck
 
     if not trust:
@@ -109,29 +108,19 @@ def rerun(
         )
     base = loaded.folder if loaded is not None else Path("data")
     place = out or base / "reruns"
-    targets: list[Target] = [choice.target for choice in chosen]
-    fresh: list[Result] = []
+    targets = [choice.target for choice in chosen]
     try:
         with _watched(len(targets), quiet) as report:
-
-            def told(step: Progress) -> None:
-                if step.result is not None and step.detail != "kept from before":
-                    fresh.append(step.result)
-                report(step)
-
-            results = run_again(
-                targets, deck=fetched_deck(deck, _say), trust=trust, out=place, gpu_indices=list(gpu_indices) or None, cpu=cpu,
-                gates=[name.strip() for name in gates.split(",") if name.strip()], timing=not no_timing, jobs=jobs, time_budget_s=budget,
-                published_deck=fetched_deck(published_deck, _say) if published_deck else None, progress=told,
+            results = rerun_into(
+                base, targets, out=place, progress=report, deck=fetched_deck(deck, _say), trust=trust, cpu=cpu,
+                gpu_indices=list(gpu_indices) or None, gates=[name.strip() for name in gates.split(",") if name.strip()],
+                timing=not no_timing, jobs=jobs, time_budget_s=budget,
+                published_deck=fetched_deck(published_deck, _say) if published_deck else None,
             )  # fmt: skip
     except OSError as error:
         raise StoreError(
             f"cannot write: {error.strerror}", place=str(place), todo="choose another place with --out"
         ) from error
-    finally:
-        # Also what was finished before Ctrl-C: it is not run again, so its rows would be missing for ever.
-        if fresh:
-            write_rows(base, fresh)
     print_rows(_table(results), fmt)
     if len(results) < len(targets):
         click.echo(

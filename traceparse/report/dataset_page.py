@@ -44,6 +44,8 @@ def dataset_page(data: Dataset) -> str:
         n_twins=data.runs.height - runs.height,
         skipped=_skipped(data),
         findings=_findings(data),
+        reruns=views.rerun_kernels(data.reruns, data.kernels).to_dicts() if data.reruns.height else [],
+        failed_proofs=views.failed_proofs(data.reruns).to_dicts() if data.reruns.height else [],
     )
 
 
@@ -169,6 +171,20 @@ _WORDS = {
         "Blue is what the agents wrote to call a tool, orange what it answered; "
         "a long orange bar is context that every later turn reads again.",
     ),
+    "rerun-shapes": (
+        "Kernels run again, shape by shape",
+        "A dot is the time measured here, a black tick the kernels alone, a grey ring the published time; "
+        "a triangle is a shape whose time the host decides.",
+    ),
+    "rerun-published": (
+        "Measured against published",
+        "On the dashed line both are equal; below it the kernel is faster here. Kernels scatter most where they are smallest.",
+    ),
+    "rerun-roof": (
+        "Under the roof",
+        "The line is what the GPU can do; the further below it a mark stands, the more is left. "
+        "Work is counted by the deck's formulas, which can count less than the real work.",
+    ),
     "budgets": (
         "Score reached at a budget",
         "The median run's share of its own final best by the time it had spent so much: "
@@ -199,7 +215,21 @@ def _figures(data: Dataset, runs: pl.DataFrame) -> list[Figure]:
         drawn["budgets"] = charts.budget_curves(curves)
     if (phases := views.phase_shares(runs, data.phases)).height:
         drawn["phases"] = charts.spend_by_phase(phases)
+    drawn |= _rerun_figures(data)
     return [Figure(name, chart, *_WORDS[name]) for name, chart in drawn.items()] + _board_panels(runs)
+
+
+def _rerun_figures(data: Dataset) -> dict[str, alt.Chart | alt.LayerChart]:
+    """Figures of kernels that were run again here; none where no shape was timed."""
+    if not data.reruns.height or not (shapes := views.rerun_shapes(data.reruns, data.kernels)).height:
+        return {}
+    drawn: dict[str, alt.Chart | alt.LayerChart] = {"rerun-shapes": charts.rerun_shape_times(shapes)}
+    if shapes["published_ms"].count():
+        drawn["rerun-published"] = charts.rerun_times(shapes)
+    points, roofs = views.roofline(shapes)
+    if points.height:
+        drawn["rerun-roof"] = charts.rerun_roofline(points, roofs)
+    return drawn
 
 
 def _board_panels(runs: pl.DataFrame) -> list[Figure]:

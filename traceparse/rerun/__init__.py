@@ -4,7 +4,8 @@
 """
 
 from traceparse.rerun.outcome import Result, ShapeResult, write_rows
+from traceparse.rerun.record import rerun_into
 from traceparse.rerun.schedule import Progress, Target, rerun
 from traceparse.rerun.worker import Limits
 
-__all__ = ["Limits", "Progress", "Result", "ShapeResult", "Target", "rerun", "write_rows"]
+__all__ = ["Limits", "Progress", "Result", "ShapeResult", "Target", "rerun", "rerun_into", "write_rows"]

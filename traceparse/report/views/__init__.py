@@ -3,6 +3,7 @@
 from traceparse.report.views.basis import coverage
 from traceparse.report.views.leaders import current, leaders, scored
 from traceparse.report.views.progress import budget_curves, phase_shares
+from traceparse.report.views.reruns import failed_proofs, rerun_kernels, rerun_shapes, roofline
 from traceparse.report.views.spend import content_kinds, effort_by, part_totals, tool_tokens, turn_parts
 
 __all__ = [
@@ -11,9 +12,13 @@ __all__ = [
     "coverage",
     "current",
     "effort_by",
+    "failed_proofs",
     "leaders",
     "part_totals",
     "phase_shares",
+    "rerun_kernels",
+    "rerun_shapes",
+    "roofline",
     "scored",
     "tool_tokens",
     "turn_parts",
