@@ -136,3 +136,15 @@ def test_benchmark_output_prefers_the_events_decimals() -> None:
     )
     read = read_benchmark(text)
     assert (read.score, read.shape_ms, read.shape_fraction) == (0.3681, {1: 0.034567}, {1: 0.4813})
+
+
+def test_a_tolerance_for_another_dtype_is_the_decks_fault_and_said(tmp_path: Path) -> None:
+    problem = tmp_path / "deck" / "01_row_softmax"
+    problem.mkdir(parents=True)
+    (problem / "reference.py").write_text((DECK / "01_row_softmax" / "reference.py").read_text())
+    (problem / "problem.yaml").write_text("tolerance: {bfloat16: 0.02}\nhardware: [H100]\n")
+    (problem / "shapes.py").write_text('SHAPES = [{"rows": 4, "cols": 8}]\n')
+    target = Target("honest", HONEST, "01_row_softmax")
+    (found,) = rerun([target], deck=problem.parent, trust=True, out=tmp_path / "out", cpu=True, gates=("strict",))
+    assert found.outcome == "infra"
+    assert "tolerance for bfloat16, but output 0 is float32" in (found.message or "")

@@ -174,9 +174,19 @@ class Judge:
             value.numel() * value.element_size() for value in inputs if isinstance(value, torch.Tensor)
         )
         self.like = self._expected(inputs)
+        self._tolerated()
         self.nominal = [rms(output) for output in self.like]
         self._sensitive(inputs)
         self._land(room_for(self.like))
+
+    def _tolerated(self) -> None:
+        """A tolerance stated for other dtypes than the outputs' (an input's, say) would be ignored in silence: that is the deck's fault."""
+        stated = self.order["tolerance"]
+        for at, output in enumerate(self.like):
+            name = str(output.dtype).removeprefix("torch.")
+            if stated and output.is_floating_point() and name not in stated:
+                message = f"the deck states a tolerance for {', '.join(stated)}, but output {at} is {name}: state one for {name}"
+                raise Stop(kind="reference", op="reference", type="ToleranceError", message=message)
 
     def _land(self, size: int) -> None:
         """Make sure that both sides share a strip of at least `size` bytes."""
