@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from traceparse.atomic import replace_file
 from traceparse.boards_read import LEADERBOARDS, Statement, audit_statements, board_statements, read_json
 from traceparse.datafiles import data_dir
 from traceparse.errors import SourceError, StoreError
@@ -85,7 +87,8 @@ def build_boards(folder: Path) -> Built:
             ``rundetail/[gpu/]<run_id>.json`` and ``annotations/<bench>/<run_id>.yaml``.
 
     Raises:
-        SourceError: The folder holds none of them, or one of the JSON or CSV files cannot be read.
+        SourceError: The folder holds none of them, or one of the JSON or CSV files cannot be read or has
+            another shape than the published ones.
     """
     problems: list[str] = []
     statements = [*board_statements(folder), *audit_statements(folder, problems)]
@@ -119,13 +122,15 @@ def update_boards(folder: Path, out: Path | None = None) -> Built:
     """
     built = build_boards(folder)
     target = out or data_dir("boards")
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(BOARDS.names)
+    writer.writerows([_text(row[name]) for name in BOARDS.names] for row in built.rows)
+    origin = json.dumps(built.origin, indent=1, sort_keys=True) + "\n"
     try:
         target.mkdir(parents=True, exist_ok=True)
-        with (target / TABLE_NAME).open("w", encoding="utf-8", newline="") as handle:
-            writer = csv.writer(handle, lineterminator="\n")
-            writer.writerow(BOARDS.names)
-            writer.writerows([_text(row[name]) for name in BOARDS.names] for row in built.rows)
-        (target / ORIGIN_NAME).write_text(json.dumps(built.origin, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        replace_file(target / TABLE_NAME, table.getvalue().encode())
+        replace_file(target / ORIGIN_NAME, origin.encode())
     except OSError as error:
         raise StoreError(f"cannot write the boards: {error.strerror or error}", place=str(target)) from error
     return built

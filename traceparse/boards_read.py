@@ -7,8 +7,10 @@ today's peaks (``rescaled_score``), details and audits as the run's day had them
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
+from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -60,20 +62,63 @@ def board_statements(folder: Path) -> Iterator[Statement]:
     """What leaderboards, catalog, models, Mega results and run details state, and the audits that models.json quotes.
 
     Raises:
-        SourceError: A JSON file cannot be read.
+        SourceError: A file cannot be read, or has another shape than the published ones.
     """
     for name, gpu in LEADERBOARDS.items():
         if (folder / name).is_file():
-            yield from _leaderboard(read_json(folder / name), gpu)
+            yield from _shaped(folder / name, _leaderboard(read_json(folder / name), gpu))
     readers: dict[str, Callable[[Any], Iterator[Statement]]] = {"catalog.json": _catalog, "models.json": _models}
     for name, reader in readers.items():
         if (folder / name).is_file():
-            yield from reader(read_json(folder / name))
-    if (folder / "mega_results.csv").is_file():
-        with (folder / "mega_results.csv").open(encoding="utf-8", newline="") as handle:
-            yield from _mega_results(csv.DictReader(handle))
+            yield from _shaped(folder / name, reader(read_json(folder / name)))
+    mega = folder / "mega_results.csv"
+    if mega.is_file():
+        try:
+            text = mega.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"cannot be read: {error}", place=str(mega), expected="a CSV table in UTF-8") from error
+        yield from _shaped(mega, _mega_results(csv.DictReader(io.StringIO(text, newline=""))))
     for path in sorted((folder / "rundetail").rglob("*.json")):
-        yield _rundetail(read_json(path), path)
+        yield from _shaped(path, _rundetail(read_json(path), path))
+
+
+_NUMBERS = frozenset({"rescaled_score", "printed_score", "published_s", "agent_s", "lock_wait_s", "output_tokens"})
+_LISTS = frozenset({"shape_ms", "shape_fraction"})
+
+
+def _shaped(path: Path, statements: Iterator[Statement]) -> list[Statement]:
+    """The statements of one file, in one error where it is built otherwise than the published files.
+
+    Raises:
+        SourceError: A part that every published file has is missing, or something else stands in its place.
+    """
+    try:
+        found = list(statements)
+        for statement in found:
+            _check_types(statement)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        what = f"has no {error}" if isinstance(error, KeyError) else f"is not built like the published file: {error}"
+        raise SourceError(
+            what, place=str(path), expected="the shape of the site's own file", todo="fetch it again, or leave it out"
+        ) from error
+    return found
+
+
+def _check_types(statement: Statement) -> None:
+    if not isinstance(statement.bench, str) or not isinstance(statement.run_id, str):
+        raise TypeError(f"a run is called {statement.run_id!r:.60} of {statement.bench!r:.60}")
+    for name, value in {"gpu": statement.gpu, **statement.values}.items():
+        kind: type | UnionType = str
+        if name == "correct":
+            kind = bool
+        elif name in _NUMBERS:
+            kind = int | float
+        elif name in _LISTS:
+            kind = list
+        items = value if name in _LISTS and isinstance(value, list) else []
+        fits = value is None or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool)))
+        if not fits or not all(item is None or isinstance(item, int | float) for item in items):
+            raise TypeError(f"{name} of {statement.run_id} is {value!r:.60}")
 
 
 def _leaderboard(document: Any, gpu: str) -> Iterator[Statement]:
@@ -153,7 +198,7 @@ def _mega_results(rows: Iterable[Mapping[str, str]]) -> Iterator[Statement]:
         yield Statement("mega_results", "mega", gpu_key(row["gpu"]), row["run_id"], values)
 
 
-def _rundetail(detail: Mapping[str, Any], path: Path) -> Statement:
+def _rundetail(detail: Mapping[str, Any], path: Path) -> Iterator[Statement]:
     stats, lock, shapes = detail["stats"], detail.get("gpu_lock") or {}, detail["shapes"]
     values = {
         "printed_score": detail.get("peak_fraction"),
@@ -168,7 +213,7 @@ def _rundetail(detail: Mapping[str, Any], path: Path) -> Statement:
         "shape_ms": [shape["ms"] for shape in shapes] or None,
         "shape_fraction": [shape["frac"] for shape in shapes] or None,
     }
-    return Statement("rundetail", detail["bench"], detail["gpu"], path.stem, values)
+    yield Statement("rundetail", detail["bench"], detail["gpu"], path.stem, values)
 
 
 def audit_statements(folder: Path, problems: list[str]) -> Iterator[Statement]:
