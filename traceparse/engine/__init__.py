@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,11 +29,13 @@ from traceparse.engine.plan import (
     PART_BYTES,
     Group,
     Options,
+    Twin,
+    Unread,
     code_hash,
     cut_into_parts,
     drop_twins,
     known_hashes,
-    mark,
+    mark_all,
     standing_manifest,
     untouched,
 )
@@ -45,6 +51,9 @@ __all__ = ["Options", "Progress", "load"]
 
 PARALLEL_BYTES = 3 * PART_BYTES
 """Below this much to read, starting processes costs more than it saves."""
+
+MOST_JOBS = 4
+"""Processes by default, at most: each holds tokenisers and the frames of a part, about half a gigabyte."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -71,30 +80,52 @@ def load(
         out: Folder of the tables; by default ``data/loaded/NAME``. What stood there is replaced as a whole.
         revision: Revision of a Hub data set, instead of ``@rev``.
         options: What to compute, how to treat broken records.
-        jobs: Processes; by default one per core.
+        jobs: Processes; by default one per core that this process may use, at most `MOST_JOBS`.
         progress: Called as work goes on.
 
     Returns:
         The folder of the tables.
 
     Raises:
-        TraceparseError: The source cannot be had, holds no trace, or the tables cannot be written.
+        TraceparseError: The source cannot be had, holds no trace, or the tables cannot be written; another load is
+            writing to the same folder.
     """
     options = options or Options()
     report = progress or (lambda _: None)
-    listing = resolve(source, revision=revision, progress=lambda text: report(Progress(0, 0, text)))
-    folder = Path(out) if out is not None else _default_folder(listing)
-    old = standing_manifest(folder, options)
-    if old is not None and untouched(listing, old):
-        store.remember(folder)
-        return folder
-    report(Progress(0, 0, "looking for changes"))
-    known = known_hashes(old)
-    groups, twins = drop_twins([mark(trace_id, members, known) for trace_id, members in group(listing.members)])
     if options.format:
         by_name(options.format)
+    if out is not None:
+        store.check_place(Path(out))
+    listing = resolve(source, revision=revision, progress=lambda text: report(Progress(0, 0, text)))
+    folder = Path(out) if out is not None else _default_folder(listing)
+    if not _is_current(folder, options, listing):
+        with store.locked(folder):
+            if not _is_current(folder, options, listing):  # another load may have ended before the lock was ours
+                _load_into(folder, listing, options, jobs, report)
+    try:
+        store.remember(folder, named=out is not None)
+    except StoreError as error:
+        report(Progress(0, 0, f"the tables are there, but will not be the default of --data: {error}"))
+    return folder
+
+
+def _is_current(folder: Path, options: Options, listing: Listing) -> bool:
+    old = standing_manifest(folder, options, listing.source)
+    return old is not None and untouched(listing, old)
+
+
+def _load_into(
+    folder: Path, listing: Listing, options: Options, jobs: int | None, report: Callable[[Progress], None]
+) -> None:
+    """Build the tables and put them in place; the caller holds the folder's lock."""
+    report(Progress(0, 0, "looking for changes"))
+    old = standing_manifest(folder, options, listing.source)
+    known, unread = mark_all(listing.members, known_hashes(old), strict=options.strict)
+    found = group([member for member in listing.members if member.path in known])
+    marked = [Group(name, files, [known[file.path] for file in files]) for name, files in found]
+    groups, twins = drop_twins(marked, strict=options.strict)
     with store.replacement(folder) as new:
-        marks, parts, counts = _build_all(groups, twins, listing, old, folder, new, options, jobs, report)
+        marks, parts, counts = _build_all(groups, twins, unread, listing, old, folder, new, options, jobs, report)
         if not any(mark.trace_ids for mark in marks):
             raise no_trace(listing, marks)
         manifest = Manifest(
@@ -103,15 +134,13 @@ def load(
             parts=parts, counts=counts, unlisted=list(listing.skipped),
         )  # fmt: skip
         store.write_atomic(new / store.MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-    store.remember(folder)
-    return folder
 
 
 def _default_folder(listing: Listing) -> Path:
     """``data/loaded/NAME``; another source of the same name (two folders called alike) gets a place of its own."""
     folder = store.LOADED / listing.name
     try:
-        taken = store.read_manifest(folder).source.split("@")[0] != listing.source.split("@")[0]
+        taken = not store.same_source(store.read_manifest(folder).source, listing.source)
     except StoreError:
         taken = False
     return (
@@ -134,13 +163,15 @@ def no_trace(listing: Listing, marks: list[TraceMark]) -> TraceparseError:
 
 
 def _build_all(
-    groups: list[Group], twins: dict[str, str], listing: Listing, old: Manifest | None, folder: Path, new: Path,
-    options: Options, jobs: int | None, report: Callable[[Progress], None],
+    groups: list[Group], twins: list[Twin], unread: list[Unread], listing: Listing, old: Manifest | None, folder: Path,
+    new: Path, options: Options, jobs: int | None, report: Callable[[Progress], None],
 ) -> tuple[list[TraceMark], list[list[str]], dict[str, int]]:  # fmt: skip
     from traceparse.engine import lineage
     from traceparse.engine.part import Job, finish, judge_lineage, link_part
 
-    standing = {mark.group: mark for mark in old.traces} if old is not None else {}
+    loaded = {name for part in old.parts for name in part} if old is not None else set()  # no twin, no unread file
+    standing = {mark.group: mark for mark in old.traces if mark.group in loaded} if old is not None else {}
+    old_source = old.source if old is not None else listing.source
     unchanged = {g.trace_id for g in groups if (mark := standing.get(g.trace_id)) and mark.files == g.marks}
     parts = list(cut_into_parts(groups))
     copies = lineage.applied(lineage.read(folder)) if old is not None else {}
@@ -150,26 +181,27 @@ def _build_all(
         ids = [g.trace_id for g in members]
         kept = {i: standing[i] for i in ids if i in unchanged}
         if old is not None and len(kept) == len(ids) and ids in old.parts:
-            built[number] = link_part(folder, new, old.parts.index(ids), number, list(kept.values()))
+            built[number] = link_part(
+                folder, new, old.parts.index(ids), number, list(kept.values()),
+                old_source=old_source, source=listing.source,
+            )  # fmt: skip
         else:
-            work.append(
-                Job(number, members, kept, str(folder) if kept else None, str(new), listing.source, options, copies)
-            )
+            place = str(folder) if kept else None
+            work.append(Job(number, members, kept, place, old_source, str(new), listing.source, options, copies))
     _build(work, built, jobs, report, "reading")
     verdict, changed = judge_lineage(new)
     again = [b.number for b in built.values() if any(not changed.isdisjoint(mark.trace_ids) for mark in b.marks)]
-    work = [Job(n, parts[n], {}, None, str(new), listing.source, options, verdict.copies) for n in sorted(again)]
+    work = [Job(n, parts[n], {}, None, "", str(new), listing.source, options, verdict.copies) for n in sorted(again)]
     if work:
         _build(work, built, jobs, report, "leaving out what sessions copied from each other")
     marks = [mark for number in sorted(built) for mark in built[number].marks]
-    finish(new, twins, listing, verdict)
     counts: Counter[str] = Counter()
     for part in built.values():
         counts.update(part.counts)
-    counts["skipped"] += len(twins)
-    for path in twins:
-        member = next(m for m in listing.members if m.path == path)
-        marks.append(TraceMark(path, [FileMark(path, member.n_bytes, member.stamp, "")], [], None))
+    counts["skipped"] += finish(new, twins, unread, listing, verdict)
+    marks += [TraceMark(twin.group.members[0].path, twin.group.marks, [], None) for twin in twins]
+    # No change mark: the next load tries them again.
+    marks += [TraceMark(m.path, [FileMark(m.path, m.n_bytes, "", "")], [], None) for m, _ in unread]
     return marks, [[g.trace_id for g in members] for members in parts], dict(counts)
 
 
@@ -178,27 +210,65 @@ def _build(
 ) -> None:
     total = sum(g.n_bytes for job in work for g in job.groups if g.trace_id not in job.kept)
     done = 0
-    report(Progress(0, total, doing))
-    for result, size in run_jobs(work, total, jobs):
+
+    def say(text: str) -> None:
+        report(Progress(done, total, text))
+
+    say(doing)
+    for result, size in run_jobs(work, total, jobs, say):
         built[result.number] = result
         done += size
-        report(Progress(done, total, doing))
+        say(doing)
 
 
-def run_jobs(work: list[Job], total: int, jobs: int | None) -> Iterator[tuple[Built, int]]:
+def run_jobs(work: list[Job], total: int, jobs: int | None, note: Callable[[str], None]) -> Iterator[tuple[Built, int]]:
+    """Build parts, in processes where it pays, and give each with the bytes that were read for it, as they get ready."""
     from traceparse.engine.part import build_part
 
-    sizes = {job.number: sum(g.n_bytes for g in job.groups if g.trace_id not in job.kept) for job in work}
-    n = min(jobs or os.cpu_count() or 1, len(work))
-    if n <= 1 or (jobs is None and total < PARALLEL_BYTES):
-        for job in work:
-            yield build_part(job), sizes[job.number]
-        return
+    left = {job.number: job for job in work}
+    n = min(jobs or _default_jobs(), len(work))
+    if n > 1 and (jobs is not None or total >= PARALLEL_BYTES):
+        try:
+            for result in _in_processes(work, n):
+                yield result, _to_read(left.pop(result.number))
+        except BrokenProcessPool:  # a worker was killed, most often for want of memory: one part at a time needs less
+            note("a worker process died; going on in this process alone")
+    for job in left.values():
+        yield build_part(job), _to_read(job)
+
+
+def _to_read(job: Job) -> int:
+    return sum(g.n_bytes for g in job.groups if g.trace_id not in job.kept)
+
+
+def _default_jobs() -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_JOBS, usable)
+
+
+def _in_processes(work: list[Job], n: int) -> Iterator[Built]:
+    from traceparse.engine.part import build_part
+
     pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"))  # fork is unsafe beside polars' threads
     try:
-        futures = [pool.submit(build_part, job) for job in work]
+        with _plain_main():
+            futures = [pool.submit(build_part, job) for job in work]
         for future in as_completed(futures):
-            result = future.result()
-            yield result, sizes[result.number]
+            yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _plain_main() -> Iterator[None]:
+    """Keep processes that start meanwhile from running the user's main module again.
+
+    A spawned process does that to find what the module defines; ours need nothing of it, a script without a main guard
+    would load once more in every one of them, and one that came on stdin cannot be found again.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -17,7 +17,7 @@ from traceparse.assemble.lineage import keys, mark_copies
 from traceparse.describe import describe, trusts_error_flags
 from traceparse.engine import lineage
 from traceparse.engine.lineage import LINEAGE, Verdict
-from traceparse.engine.plan import Group, Options
+from traceparse.engine.plan import Group, Options, Twin, Unread
 from traceparse.errors import StoreError, TraceparseError
 from traceparse.formats import by_name, detect
 from traceparse.formats.log import Log
@@ -34,13 +34,15 @@ ONE_FILE = ("runs", "roi_runs", "skipped")
 class Job(msgspec.Struct):
     """One part to build: its groups are read, but the rows of `kept` ones come from the tables in `old`.
 
-    `copies` are the keys of responses, by trace, that another session keeps (`traceparse.engine.lineage`).
+    `old_source` is the source as those tables name it. `copies` are the keys of responses, by trace, that another session
+    keeps (`traceparse.engine.lineage`).
     """
 
     number: int
     groups: list[Group]
     kept: dict[str, TraceMark]
     old: str | None
+    old_source: str
     out: str
     source: str
     options: Options
@@ -120,12 +122,12 @@ def build_part(job: Job) -> Built:
     for name in TRACE_TABLES:
         data = frames.get(name, tables.empty(name))
         tables.check(name, data)
-        _write(data, part_file(Path(job.out), name, job.number))
+        store.write_parquet(data, part_file(Path(job.out), name, job.number))
         counts[name] = data.height
     shared = pl.DataFrame(keyed, schema=lineage.SCHEMA, orient="row")
     if job.kept and job.old:
         shared = pl.concat([shared, lineage.read(Path(job.old), _ids(job.kept.values()))])
-    _write(shared, part_file(Path(job.out), LINEAGE, job.number))
+    store.write_parquet(shared, part_file(Path(job.out), LINEAGE, job.number))
     return Built(job.number, marks, counts)
 
 
@@ -141,24 +143,10 @@ def _framed(runs: list[tuple[str, dict[str, Any], Run]], unread: list[dict[str, 
             try:
                 tables.frames([run])
             except StoreError as error:
-                row = {
-                    "trace_id": run[0],
-                    "file": 0,
-                    "record": 0,
-                    "reason": "reader_fault",
-                    "byte_offset": 0,
-                    "n_bytes": 0,
-                }
-                unread.append({**row, "kind": "dropped", "snippet": str(error)[:500]})
+                unread.append(_file_row(run[0], "reader_fault", "dropped", str(error)))
             else:
                 sound.append(run)
         return tables.frames(sound)
-
-
-def _write(data: pl.DataFrame, path: Path) -> None:
-    """Write a part; one that was linked from the tables in place is replaced, never written through."""
-    path.unlink(missing_ok=True)
-    store.write_parquet(data, path)
 
 
 def _skip_row(trace_id: str, skip: Skip) -> dict[str, Any]:
@@ -166,8 +154,7 @@ def _skip_row(trace_id: str, skip: Skip) -> dict[str, Any]:
 
 
 def _no_block(item: Group, reason: str, kind: str, why: str) -> dict[str, Any]:
-    return {"trace_id": item.trace_id, "file": 0, "record": 0, "reason": reason, "byte_offset": 0, "n_bytes": item.n_bytes,
-            "kind": kind, "snippet": why[:500]}  # fmt: skip
+    return _file_row(item.trace_id, reason, kind, why, item.n_bytes)
 
 
 def _with_kept(frames: Frames, job: Job, marks: list[TraceMark]) -> Frames:
@@ -178,7 +165,7 @@ def _with_kept(frames: Frames, job: Job, marks: list[TraceMark]) -> Frames:
     )
     merged = {}
     for name in TRACE_TABLES:
-        kept = store.scan(Path(job.old or ""), name).filter(pl.col("trace_id").is_in(wanted)).collect()
+        kept = _standing(Path(job.old or ""), name, wanted, job.old_source, job.source)
         fresh = frames.get(name)
         both = pl.concat([fresh, kept], how="diagonal_relaxed") if fresh is not None and fresh.height else kept
         merged[name] = (
@@ -189,14 +176,24 @@ def _with_kept(frames: Frames, job: Job, marks: list[TraceMark]) -> Frames:
     return merged
 
 
-def link_part(folder: Path, new: Path, old_number: int, number: int, marks: list[TraceMark]) -> Built:
+def _standing(folder: Path, name: str, traces: list[str], old_source: str, source: str) -> pl.DataFrame:
+    """Rows of unchanged traces; they name the source as it is called now (another commit can hold the same file)."""
+    rows = store.scan(folder, name).filter(pl.col("trace_id").is_in(traces)).collect()
+    if name != "runs" or old_source == source:
+        return rows
+    return rows.with_columns(source=pl.lit(source) + pl.col("source").str.strip_prefix(old_source))
+
+
+def link_part(
+    folder: Path, new: Path, old_number: int, number: int, marks: list[TraceMark], *, old_source: str, source: str
+) -> Built:
     """Take a part over as it stands; its rows of the tables that are one file are copied out of them."""
     wanted = _ids(marks)
     counts = {}
     for name in TRACE_TABLES:
         path = part_file(folder, name, old_number)
         if name in ONE_FILE:
-            data = store.scan(folder, name).filter(pl.col("trace_id").is_in(wanted)).collect()
+            data = _standing(folder, name, wanted, old_source, source)
             store.write_parquet(data, part_file(new, name, number))
             counts[name] = data.height
         else:
@@ -207,8 +204,8 @@ def link_part(folder: Path, new: Path, old_number: int, number: int, marks: list
 
 
 def _ids(marks: Iterable[TraceMark]) -> list[str]:
-    """Keys under which the rows of these files stand; a file without a trace has its own name there."""
-    return [i for mark in marks for i in (mark.trace_ids or [mark.group])]
+    """Keys under which the rows of these files stand: their traces, and the group's own name where it has no trace or tripped."""
+    return list(dict.fromkeys(i for mark in marks for i in (*mark.trace_ids, mark.group)))
 
 
 def part_file(folder: Path, name: str, number: int) -> Path:
@@ -224,24 +221,38 @@ def judge_lineage(new: Path) -> tuple[Verdict, set[str]]:
     return verdict, changed
 
 
-def finish(new: Path, twins: dict[str, str], listing: Listing, verdict: Verdict) -> None:
-    """Write the tables that look across runs, as one file each."""
+def finish(new: Path, twins: list[Twin], unread: list[Unread], listing: Listing, verdict: Verdict) -> int:
+    """Write the tables that look across runs, as one file each.
+
+    Returns:
+        How many rows of `skipped` stand for files of which nothing was read.
+    """
     store.write_parquet(_gathered(new, LINEAGE), new / f"{LINEAGE}.parquet")
     gathered = {name: _gathered(new, name) for name in ONE_FILE}
-    if twins or listing.skipped:
-        sizes = {member.path: member.n_bytes for member in listing.members}
-        rows = [
-            {"trace_id": path, "file": 0, "record": 0, "reason": "duplicate", "byte_offset": 0, "n_bytes": sizes[path],
-             "kind": "by_design", "snippet": f"same content as {twin}"} for path, twin in twins.items()
-        ] + [
-            {"trace_id": path, "file": 0, "record": 0, "reason": reason, "byte_offset": 0, "n_bytes": 0, "kind": "dropped",
-             "snippet": "the source could not list this file"} for path, reason in listing.skipped
-        ]  # fmt: skip
-        gathered["skipped"] = pl.concat([gathered["skipped"], pl.DataFrame(rows, schema=tables.dtypes(SKIPPED))])
+    left_out = [
+        _file_row(member.path, "duplicate", "by_design", f"same content as {other.path}", member.n_bytes)
+        if twin.cut is None
+        else _file_row(member.path, "truncated_stream", "dropped", f"repeats {other.path}; {twin.cut}", member.n_bytes)
+        for twin in twins
+        for member, other in zip(twin.group.members, twin.of.members, strict=True)
+    ]
+    left_out += [_file_row(u.member.path, "unreadable", "dropped", str(u.error), u.member.n_bytes) for u in unread]
+    left_out += [
+        _file_row(path, reason, "dropped", "the source could not list this file")
+        for path, reason in dict.fromkeys((path, reason) for path, reason in listing.skipped)
+    ]
+    if left_out:
+        gathered["skipped"] = pl.concat([gathered["skipped"], pl.DataFrame(left_out, schema=tables.dtypes(SKIPPED))])
     for name, data in across_runs(gathered, forms=verdict.forms, continues=verdict.continues).items():
         tables.check(name, data)
         store.write_parquet(data, new / f"{name}.parquet")
     shutil.rmtree(new / ".parts", ignore_errors=True)
+    return len(left_out)
+
+
+def _file_row(path: str, reason: str, kind: str, why: str, n_bytes: int = 0) -> dict[str, Any]:
+    return {"trace_id": path, "file": 0, "record": 0, "reason": reason, "byte_offset": 0, "n_bytes": n_bytes, "kind": kind,
+            "snippet": why[:500]}  # fmt: skip
 
 
 def _gathered(new: Path, name: str) -> pl.DataFrame:

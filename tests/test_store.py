@@ -1,0 +1,212 @@
+"""What stands on disk: modes, locks, recovery, missing files, and that no write is lost or half-done."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import polars as pl
+import pytest
+from claude_records import TEXT, native
+from conftest import write_lines
+
+import traceparse as tp
+from traceparse import atomic, store, tables
+from traceparse.errors import StoreError, UsageError
+
+
+@pytest.fixture
+def logs(here: Path) -> Path:
+    for n in range(2):
+        records = native(0, "user", "go"), native(1, "assistant", TEXT, mid=f"m{n}")
+        write_lines(here / f"logs/{n}.jsonl", *[record | {"sessionId": f"s{n}"} for record in records])
+    return here / "logs"
+
+
+def test_files_get_the_mode_of_the_umask(logs: Path, here: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        store.write_atomic(here / "x/small.json", b"{}")
+        tp.load("logs", "out", jobs=1)
+    finally:
+        os.umask(before)
+    modes = {
+        p.name: p.stat().st_mode & 0o777 for p in (here / "x/small.json", here / "out", here / "out/manifest.json")
+    }
+    assert modes == {"small.json": 0o640, "out": 0o750, "manifest.json": 0o640}
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write_atomic(here / "d/a", b"old")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(atomic.os, "fsync", full)  # type: ignore[attr-defined]
+    with pytest.raises(StoreError, match="the disk is full"):
+        store.write_atomic(here / "d/a", b"new")
+    assert [p.name for p in (here / "d").iterdir()] == ["a"]
+    assert (here / "d/a").read_bytes() == b"old"
+
+
+def test_a_reader_touches_nothing_while_the_tables_stand(logs: Path, here: Path) -> None:
+    tp.load("logs", "out", jobs=1)
+    (here / ".out.previous").mkdir()
+    (here / ".out.new-1").mkdir()
+    assert tp.open("out").runs.height == 2
+    assert (here / ".out.previous").is_dir()
+    assert (here / ".out.new-1").is_dir()
+    write_lines(logs / "2.jsonl", native(0, "user", "go"))
+    tp.load("logs", "out", jobs=1)  # the holder of the lock clears what dead loads left
+    assert sorted(p.name for p in here.iterdir()) == [".out.lock", "logs", "out"]
+
+
+def test_a_reader_brings_back_what_a_dead_load_set_aside(logs: Path, here: Path) -> None:
+    tp.load("logs", "out", jobs=1)
+    (here / "out").rename(here / ".out.previous")  # what a kill leaves on systems without an atomic exchange
+    assert tp.open("out").runs.height == 2
+    assert not (here / ".out.previous").exists()
+
+
+def test_a_reader_waits_for_a_live_load_and_gives_up_in_one_line(
+    logs: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tp.load("logs", "out", jobs=1)
+    with store.locked(here / "out"):
+        (here / "out").rename(here / ".out.previous")
+        monkeypatch.setattr(store, "_PATIENCE_S", 0.1)
+        with pytest.raises(StoreError, match="another load is writing here"):
+            tp.open("out")
+        assert (here / ".out.previous/runs.parquet").is_file()
+        monkeypatch.setattr(store, "_PATIENCE_S", 60.0)
+        back = threading.Timer(0.2, lambda: (here / ".out.previous").rename(here / "out"))
+        back.start()
+        assert tp.open("out").runs.height == 2
+        back.join()
+
+
+def test_only_one_load_at_a_time(logs: Path, here: Path) -> None:
+    with store.locked(here / "out"), pytest.raises(StoreError, match="another load is writing here"):
+        tp.load("logs", "out", jobs=1)
+
+
+def test_a_load_that_ended_while_another_waited_loses_nothing(
+    logs: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The second load looks at the tables, the first puts others in place, only then the second gets the lock.
+    import contextlib
+    from collections.abc import Iterator
+
+    tp.load("logs", "out", jobs=1)
+    write_lines(logs / "2.jsonl", native(0, "user", "late"), native(1, "assistant", TEXT, mid="m9"))
+    real = store.locked
+
+    @contextlib.contextmanager
+    def late(folder: Path) -> Iterator[None]:
+        monkeypatch.setattr(store, "locked", real)
+        tp.load("logs", "out", jobs=1)
+        monkeypatch.setattr("traceparse.engine.part.build_part", lambda job: pytest.fail("read again"))
+        with real(folder):
+            yield
+
+    monkeypatch.setattr(store, "locked", late)
+    assert tp.load("logs", "out", jobs=1).runs.height == 3
+
+
+@pytest.mark.parametrize("out", [".", "..", "sub/..", "{here}", "/"])
+def test_the_current_directory_is_refused_before_any_work(
+    logs: Path, here: Path, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceparse.engine.resolve", lambda *_, **__: pytest.fail("looked at the source"))
+    with pytest.raises(StoreError, match="current directory"):
+        tp.load("logs", out.format(here=here))
+    assert [p.name for p in here.iterdir()] == ["logs"]
+
+
+def test_a_named_place_is_remembered_only_beside_others(logs: Path, here: Path) -> None:
+    tp.load("logs", "out", jobs=1)
+    assert not (here / "data").exists()
+    tp.load("logs", jobs=1)
+    assert tp.open().folder == here / "data/loaded/logs"
+    tp.load("logs", "out", jobs=1)
+    assert tp.open().folder == here / "out"
+
+
+def test_a_load_that_cannot_be_remembered_has_succeeded(logs: Path, here: Path) -> None:
+    (here / "data/loaded/.last").mkdir(parents=True)  # no file can take its place
+    said: list[str] = []
+    assert tp.load("logs", "out", jobs=1, progress=lambda p: said.append(p.message)).runs.height == 2
+    assert [text for text in said if "will not be the default of --data" in text]
+
+
+def test_an_error_inside_a_replacement_keeps_its_own_name(here: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="a log"), store.locked(here / "o"), store.replacement(here / "o"):
+        raise FileNotFoundError("a log")
+    assert [p.name for p in here.iterdir()] == [".o.lock"]
+
+
+def test_rows_of_reruns_appended_during_a_swap_are_kept(
+    logs: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from traceparse.rerun.outcome import Result, write_rows
+
+    tp.load("logs", "out", jobs=1)
+    folder = here / "out"
+    names = dict.fromkeys(Result.__dataclass_fields__)
+    result = Result(**{**names, "trace_id": "0", "kernel_sha256": "k", "problem": "p", "outcome": "ran", "shapes": [],
+                       "run_at": "2026-01-01T00:00:00+00:00", "gates_json": "{}"})  # fmt: skip
+    write_rows(folder, [result])
+    writer = threading.Thread(target=write_rows, args=(folder, [result]))
+    real = store._swap
+
+    def swap(new: Path, old: Path) -> None:
+        writer.start()  # waits for the lock: `reruns` has been carried over already
+        writer.join(0.3)
+        assert writer.is_alive()
+        real(new, old)
+
+    monkeypatch.setattr(store, "_swap", swap)
+    write_lines(logs / "2.jsonl", native(0, "user", "more"))
+    tp.load("logs", "out", jobs=1)
+    writer.join()
+    assert pl.read_parquet(folder / "reruns.parquet")["rerun"].to_list() == [0, 1]
+
+
+@pytest.mark.parametrize("gone", ["runs.parquet", "blocks/00000.parquet"])
+def test_a_file_that_is_gone_is_no_empty_table(logs: Path, here: Path, gone: str) -> None:
+    data = tp.load("logs", "out", jobs=1)
+    name = gone.split(".")[0].split("/")[0]
+    before = data.table(name)
+    (here / "out" / gone).unlink()
+    with pytest.raises(StoreError, match="file is missing; load the data again"):
+        tp.open("out").table(name)
+    with pytest.raises(StoreError, match="file is missing"):
+        tp.open("out").select(name, limit=1)
+    assert tp.load("logs", "out", jobs=1).table(name).equals(before)  # unchanged logs, and yet read again
+    assert tp.open("out").reruns.equals(tables.empty("reruns"))  # what no load wrote is empty
+
+
+def test_a_damaged_table_is_not_the_conditions_fault(logs: Path, here: Path) -> None:
+    data = tp.load("logs", "out", jobs=1)
+    with pytest.raises(UsageError, match="cannot apply the condition 'nope = 1'"):
+        data.select("runs", where="nope = 1")
+    path = here / "out/runs.parquet"
+    path.write_bytes(path.read_bytes()[:200])
+    for where in (None, "n_turns > 0"):
+        with pytest.raises(StoreError, match="cannot be read"):
+            tp.open("out").select("runs", where=where)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(here: Path) -> None:
+    (here / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot write"), store.locked(here / "file/out"):
+        pytest.fail("locked")
+
+
+def test_same_source_ignores_the_commit_of_a_hub_data_set_only() -> None:
+    one, two = "hf://datasets/a/b@" + "0" * 40, "hf://datasets/a/b@" + "1" * 40
+    assert store.same_source(one, two)
+    assert not store.same_source(one, "hf://datasets/a/c@" + "0" * 40)
+    assert not store.same_source("/home/me@x/logs", "/home/me@y/logs")
