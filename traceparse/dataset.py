@@ -122,7 +122,7 @@ class Dataset:
     def _collect(self, lazy: pl.LazyFrame, name: str) -> pl.DataFrame:
         try:
             return lazy.collect()
-        except (OSError, pl.exceptions.ComputeError) as error:
+        except (OSError, pl.exceptions.PolarsError) as error:
             raise StoreError(
                 f"the table cannot be read: {error}", place=f"{self.folder}/{name}", todo="load the data again"
             ) from error
@@ -139,19 +139,24 @@ class Dataset:
             limit: At most so many rows.
 
         Raises:
-            UsageError: No such table or column, or a condition that cannot be read.
+            UsageError: No such table or column, or a condition that cannot be read or applied.
+            StoreError: The table's files cannot be read.
         """
-        lazy = self.scan(name)
-        known = lazy.collect_schema().names()
+        whole = self.scan(name)
+        known = whole.collect_schema().names()
         if columns and (unknown := [c for c in columns if c not in known]):
             raise UsageError(f"table {name} has no column {unknown[0]!r}", expected="one of " + ", ".join(known))
+
+        def picked(rows: pl.LazyFrame) -> pl.LazyFrame:
+            rows = rows.select(list(columns)) if columns else rows
+            return rows.head(limit) if limit is not None else rows
+
+        if not where:
+            return self._collect(picked(whole), name)
         try:
-            if where:
-                lazy = lazy.filter(pl.sql_expr(where))
-            if columns:
-                lazy = lazy.select(list(columns))
-            return (lazy.head(limit) if limit is not None else lazy).collect()
-        except pl.exceptions.PolarsError as error:
+            return picked(whole.filter(pl.sql_expr(where))).collect()
+        except (OSError, pl.exceptions.PolarsError) as error:
+            self._collect(whole, name)  # where the table itself cannot be read, the condition is not to blame
             what = str(error).splitlines()[0].split("; valid columns")[0]
             raise UsageError(
                 f"cannot apply the condition {where!r}: {what}", expected="SQL such as score > 0.3 AND gpu = 'h100'",
