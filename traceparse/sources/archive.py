@@ -81,7 +81,8 @@ def list_archive(locator: str) -> tuple[list[Member], list[tuple[str, str]]]:
         locator: Absolute path of the archive.
 
     Returns:
-        The members, their paths relative to the archive, and ``(path, reason)`` of what is not listed; both unsorted.
+        The members, their paths relative to the archive, and ``(path, reason)`` of what is not listed, each pair once
+        however often a name repeats; both unsorted.
         A fault of the archive as a whole stands there under the empty path.
 
     Raises:
@@ -103,7 +104,7 @@ def list_archive(locator: str) -> tuple[list[Member], list[tuple[str, str]]]:
         chosen[path] = Member(printable_path(path), locator, entry.name, entry.n_bytes, entry.stamp)
     if archive.fault:
         skipped.append(("", archive.fault))
-    return list(chosen.values()), skipped
+    return list(chosen.values()), list(dict.fromkeys(skipped))
 
 
 def member_blocks(locator: str, inner: str) -> Generator[bytes, None, None]:
