@@ -119,20 +119,42 @@ def across_runs(frames: Frames, *, forms: Mapping[str, str], continues: Mapping[
 
 
 def _duplicates(runs: pl.DataFrame, forms: Mapping[str, str]) -> pl.DataFrame:
-    """Point each lesser form of a run to its richest: first-hand before converted, then more records.
+    """Point each lesser form of a run to the one that stands for it, directly and never in a circle.
 
     Forms of one run share the run id (a renamed problem is the same) and, where both state one, the session id; logs of one
-    session that have no run id are told by `forms`.
+    session that have no run id are told by `forms`. Of all that hang together so, one stands for the run: no lesser form
+    of its session before such a form, first-hand before converted, then more records.
     """
-    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in runs.iter_rows(named=True):
-        name = parse_run_id(row["run_id"]) if row["run_id"] else None
-        if name:
-            groups[f"{name.canonical_id}@{row['gpu']}"].append(row)
-    richest = dict(forms)
-    for rows in groups.values():
-        rows.sort(key=lambda r: (r["format"].endswith("-converted"), -r["n_records"], r["trace_id"]))
-        for row in rows[1:]:
-            if row["session_id"] == rows[0]["session_id"] or None in (row["session_id"], rows[0]["session_id"]):
-                richest[row["trace_id"]] = rows[0]["trace_id"]
-    return runs.with_columns(pl.Series("duplicate_of", [richest.get(t) for t in runs["trace_id"]], dtype=pl.String))
+    rows = {row["trace_id"]: row for row in runs.iter_rows(named=True)}
+
+    def place(trace_id: str) -> tuple[bool, bool, int, str]:
+        row = rows[trace_id]
+        return trace_id in forms, row["format"].endswith("-converted"), -row["n_records"], trace_id
+
+    groups: dict[str, list[str]] = defaultdict(list)
+    for trace_id in sorted(rows, key=place):
+        run_id, gpu = rows[trace_id]["run_id"], rows[trace_id]["gpu"]
+        if run_id and (name := parse_run_id(run_id)):
+            groups[f"{name.canonical_id}@{gpu}"].append(trace_id)
+    links = [(lesser, richer) for lesser, richer in forms.items() if lesser in rows and richer in rows]
+    for members in groups.values():
+        heads: list[str] = []
+        for trace_id in members:
+            session = rows[trace_id]["session_id"]
+            head = next((h for h in heads if session is None or rows[h]["session_id"] in (session, None)), None)
+            if head is None:
+                heads.append(trace_id)
+            else:
+                links.append((trace_id, head))
+    stands = {trace_id: trace_id for trace_id in rows}
+
+    def root(trace_id: str) -> str:
+        while stands[trace_id] != trace_id:
+            trace_id = stands[trace_id]
+        return trace_id
+
+    for one, other in links:
+        first, second = sorted((root(one), root(other)), key=place)
+        stands[second] = first
+    found = [None if (top := root(trace_id)) == trace_id else top for trace_id in runs["trace_id"]]
+    return runs.with_columns(pl.Series("duplicate_of", found, dtype=pl.String))
