@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +19,7 @@ from conftest import write_lines
 import traceparse as tp
 from traceparse import engine, store, tables
 from traceparse.engine import Options
+from traceparse.engine.plan import code_hash
 from traceparse.errors import FormatError, SourceError, StoreError
 from traceparse.schema import TRACE_TABLES
 
@@ -95,12 +95,15 @@ def test_a_file_added_or_gone_changes_only_itself(logs: Path) -> None:
 def test_other_options_or_other_code_read_everything_again(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert tp.load(str(logs), tokens=False).runs["est_tokens"].null_count() == 3
     assert tp.load(str(logs)).runs["est_tokens"].null_count() == 0
-    created = store.read_manifest(Path("data/loaded/logs")).created
+    assert store.read_manifest(Path("data/loaded/logs")).code == code_hash()
     monkeypatch.setattr("traceparse.engine.plan.code_hash", lambda: "other")
     monkeypatch.setattr("traceparse.engine.code_hash", lambda: "other")
-    time.sleep(1.1)  # the manifest's clock ticks in seconds
+    read: list[int] = []
+    real = engine.part.build_part  # type: ignore[attr-defined]
+    monkeypatch.setattr("traceparse.engine.part.build_part", lambda job: (read.append(len(job.kept)), real(job))[1])
     tp.load(str(logs))
-    assert store.read_manifest(Path("data/loaded/logs")).created != created
+    assert read == [0]
+    assert store.read_manifest(Path("data/loaded/logs")).code == "other"
 
 
 def test_parts_and_processes_give_the_same_tables(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,27 +222,100 @@ def test_reruns_and_findings_outlive_a_load(logs: Path) -> None:
     assert (again.folder / "rerun_logs/1.log").read_text() == "log"
 
 
-def test_killed_while_writing_the_old_tables_stand(logs: Path, here: Path) -> None:
-    tp.load(str(logs), "out")
-    for n in range(30):
+KILLED_AT = """
+import os, signal, sys
+import traceparse as tp
+from traceparse import store
+
+where, moment, nth = sys.argv[1], sys.argv[2], int(sys.argv[3])
+calls = 0
+
+def dies(real, after):
+    def call(*args):
+        global calls
+        calls += 1
+        if after:
+            real(*args)
+        if calls == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if not after:
+            real(*args)
+    return call
+
+name = {"manifest": "write_atomic", "write": "write_parquet", "before swap": "_swap", "after swap": "_swap"}[moment]
+setattr(store, name, dies(getattr(store, name), moment == "after swap"))
+tp.load(where, "out", jobs=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "nth", "stands"),
+    [
+        ("write", 1, 3),
+        ("write", 2, 3),
+        ("write", 13, 3),
+        ("manifest", 1, 3),
+        ("before swap", 1, 3),
+        ("after swap", 1, 5),
+    ],
+)
+def test_killed_at_any_moment_the_tables_are_the_old_or_the_new(
+    logs: Path, here: Path, moment: str, nth: int, stands: int
+) -> None:
+    tp.load(str(logs), "out", jobs=1)
+    for n in range(2):
         write_run(logs / f"more{n}.jsonl", f"text {n}")
-    script = "import sys, traceparse as tp; tp.load(sys.argv[1], 'out', jobs=1)"
-    for delay in (0.2, 0.5, 0.8, 1.1):
-        child = subprocess.Popen([sys.executable, "-c", script, str(logs)], cwd=here)
-        time.sleep(delay)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        height = tp.open("out").runs.height
-        assert height in (3, 33)
-        assert tp.open("out").turns["trace_id"].n_unique() == height
-    assert tp.load(str(logs), "out").runs.height == 33
-    assert not [path for path in here.iterdir() if path.name.startswith(".out.new")]
+    child = subprocess.run([sys.executable, "-c", KILLED_AT, str(logs), moment, str(nth)], cwd=here, check=False)
+    assert child.returncode == -signal.SIGKILL
+    assert [p for p in here.iterdir() if p.name.startswith(".out.new")]  # it died with work in its hands
+    assert tp.open("out").runs.height == stands
+    assert tp.open("out").turns["trace_id"].n_unique() == stands
+    write_run(logs / "last.jsonl", "last")
+    assert tp.load(str(logs), "out", jobs=1).runs.height == 6
+    assert not [p for p in here.iterdir() if p.name.startswith(".out.new")]
 
 
-def test_a_replacement_that_died_between_two_renames_is_undone(logs: Path, here: Path) -> None:
-    tp.load(str(logs), "out")
-    (here / "out").rename(here / ".out.previous")  # what a kill leaves on systems without an atomic exchange
-    assert tp.open("out").runs.height == 3
+SCRIPT = """
+import traceparse as tp
+from traceparse import engine
+import traceparse.engine.plan as plan
+
+print("started")
+plan.PART_BYTES = 1
+data = tp.load("logs", "out", jobs=2)
+print(data.runs.height)
+"""
+
+
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_processes_never_run_the_users_script_again(logs: Path, here: Path, way: str) -> None:
+    (here / "script.py").write_text(SCRIPT)
+    command = [sys.executable, *(["script.py"] if way == "file" else ["-"])]
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, input=SCRIPT, check=False)
+    assert (done.stdout.split(), done.stderr) == (["started", "3"], "")
+
+
+def test_a_worker_that_dies_leaves_its_work_to_the_others(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from concurrent.futures.process import BrokenProcessPool
+
+    real = engine._in_processes
+
+    def dying(work, n):  # type: ignore[no-untyped-def]
+        yield next(real(work[:1], 1))
+        raise BrokenProcessPool("killed")
+
+    monkeypatch.setattr("traceparse.engine.plan.PART_BYTES", 1)
+    monkeypatch.setattr(engine, "_in_processes", dying)
+    said: list[str] = []
+    data = tp.load(str(logs), jobs=2, progress=lambda p: said.append(p.message))
+    assert data.runs.height == 3
+    assert said.count("a worker process died; going on in this process alone") == 1
+
+
+def test_default_processes_are_few_and_only_usable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for usable, jobs in ((1, 1), (3, 3), (64, 4)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=usable: set(range(n)), raising=False)
+        assert engine._default_jobs() == jobs
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="needs the right to mount a small disk")
@@ -271,7 +347,7 @@ def test_forced_and_unknown_formats(logs: Path) -> None:
     from traceparse.errors import UsageError
 
     with pytest.raises(UsageError, match="no format named 'nope'"):
-        tp.load(str(logs), format="nope")
+        tp.load("no/such/place", format="nope")  # refused before the source is looked at
     assert tp.load(str(logs), format="claude-code").runs.height >= 3
 
 
