@@ -226,6 +226,17 @@ def test_whose_kernels_ran() -> None:
     ) == pytest.approx({"library": 0.3, "torch": 0.6, "own": 0.1})
 
 
+def test_words_of_library_names_do_not_accuse_ones_own_kernels() -> None:
+    own = ["my_hopper_gemm", "w4a16_gemv2", "void ampere::tile<4>(float*)"]
+    library = [
+        "ampere_sgemm_128x64_tn",
+        "void gemv2T_kernel_val<int, float>",
+        "nvjet_sm90_tst_128x8_64x12_4x1_v_bz_NNT",
+    ]
+    assert library_shares([(name, 1.0) for name in own])["own"] == 3
+    assert library_shares([(name, 1.0) for name in library])["library"] == 3
+
+
 def test_state_after_the_run_is_judged() -> None:
     state = {
         "event": "state",
