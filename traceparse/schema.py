@@ -132,7 +132,7 @@ spend_basis: str? reported, scaled or estimated
 cost_usd: f64? list-price equivalent of the run's tokens
 price_basis: str? dated price list and which output figure it priced
 cost_low_usd: f64? lower end where the cache split, the tier or the price is not known exactly; the output priced is price_basis's
-cost_high_usd: f64? upper end of the same; no bound on an output that is only estimated
+cost_high_usd: f64? upper end of the same; null where the output is only estimated, since that is a floor
 score: f64? last official score whose kernel version passes its check
 score_metric: str? peak_fraction or speedup
 best_score: f64? best such score
@@ -376,8 +376,8 @@ area: f64? area under best score over spend, both normalised to 0..1
 n_designs: i64 designs begun
 n_reverts: i64 versions that restore an earlier text
 rank_score: i64? rank by score on its problem, gpu and generation
-rank_roi: i64? rank by score per token on the same
-on_front: bool? on the Pareto front of score over spend of the same
+rank_roi: i64? rank by score per token on the same, among runs whose spend is known the same way (reported or scaled; estimated)
+on_front: bool? on the Pareto front of score over spend of the same, among runs whose spend is known the same way
 """,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -48,6 +49,7 @@ def main() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
@@ -58,6 +60,14 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("traceparse: interrupted; what was there before is unchanged", err=True)
         sys.exit(130)
+    except OSError as error:
+        if "--debug" in sys.argv or error.filename is not None:
+            raise
+        # Writing to stdout failed: the library wraps the errors of its own files.
+        click.echo(f"traceparse: cannot write the output: {error.strerror or error}", err=True)
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
+        sys.exit(1)
     except TraceparseError as error:
         if "--debug" in sys.argv:
             raise

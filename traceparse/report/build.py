@@ -67,6 +67,10 @@ def _safe(name: str) -> str:
 
 
 def _write(path: Path, page: str) -> Path:
+    if path.exists() and not path.is_file():  # a rename would put the page in the place of a device or a folder
+        raise UsageError(
+            "not a file", place=str(path), expected="a file for --out, or a folder where several runs are named"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-", suffix=".part")

@@ -147,7 +147,7 @@ def _cost(
             "price_basis": f"{' | '.join(dict.fromkeys(b.basis for b in bills))}; {figure}; run totals",
             "cost_low_usd": sum(b.low_usd for b in bills),
             "cost_high_usd": sum(b.high_usd or 0 for b in bills)
-            if all(b.high_usd is not None for b in bills)
+            if basis != "estimated" and all(b.high_usd is not None for b in bills)
             else None,
         }
     costs = []
@@ -168,13 +168,13 @@ def _cost(
     bases = dict.fromkeys(c.basis for c in known)
     if not all_priced:
         bases[f"{len(asked) - len(known)} of {len(asked)} turns without a prompt count or a price: lower bound"] = None
+    # An estimated output is a floor wherever reasoning is hidden, so no upper bound follows from it.
+    bounded = all_priced and basis != "estimated" and all(c.high_usd is not None for c in known)
     return [c.usd if c else None for c in costs], {
         "cost_usd": sum(c.usd or 0 for c in known) if whole_known else None,
         "price_basis": f"{' | '.join(bases)}; {figure}",
         "cost_low_usd": sum(c.low_usd or 0 for c in known),
-        "cost_high_usd": sum(c.high_usd or 0 for c in known)
-        if all_priced and all(c.high_usd is not None for c in known)
-        else None,
+        "cost_high_usd": sum(c.high_usd or 0 for c in known) if bounded else None,
     }
 
 
