@@ -293,3 +293,46 @@ def test_every_catalog_score_is_in_the_table() -> None:
         cell = by_key[entry["bench"], entry["gpu"], entry["run_id"]]
         assert cell.correct == entry["correct"]
         assert cell.rescaled_score == (None if entry["score"] is None else pytest.approx(entry["score"], abs=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("catalog.json", '{"rows": []}', "has no 'cells'"),
+        ("catalog.json", "[]", "is not built like"),
+        ("leaderboard.json", '{"models": [{"results": {"a": {"peak_fraction": 1}}, "model": "m"}]}', "has no 'run_id'"),
+        ("leaderboard.json", '{"models": [{"results": {"a": {"run_id": 7}}, "model": "m"}]}', "a run is called 7"),
+        ("catalog.json", '{"cells": [{"bench": "hard", "gpu": "h100", "run_id": "r", "score": "1"}]}', "score of r is '1'"),
+        ("mega_results.csv", "run_id\nx\n", "has no 'ctx2048'"),
+        ("mega_results.csv", b"\xff\xfe", "cannot be read"),
+        ("rundetail/x.json", '{"stats": [], "shapes": []}', "is not built like"),
+    ],
+)  # fmt: skip
+def test_a_published_file_of_another_shape_is_one_line(
+    tmp_path: Path, name: str, text: str | bytes, words: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(SourceError, match=words) as caught:
+        build_boards(tmp_path)
+    assert name in str(caught.value)
+
+
+def test_a_board_table_that_cannot_be_written_whole_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from traceparse import boards_build
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/catalog.json").write_text('{"cells": [{"bench": "hard", "gpu": "h100", "run_id": "r"}]}')
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/boards.csv").write_text("old")
+
+    def full(_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("traceparse.atomic.os.fsync", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        boards_build.update_boards(tmp_path / "in", tmp_path / "out")
+    assert (tmp_path / "out/boards.csv").read_text() == "old"
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["boards.csv"]

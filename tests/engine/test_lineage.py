@@ -13,7 +13,6 @@ from claude_records import TEXT, call, native, result, usage
 from conftest import write_lines
 
 import traceparse as tp
-from traceparse import engine
 
 
 def session(name: str, *records: dict[str, Any]) -> list[dict[str, Any]]:
@@ -86,8 +85,8 @@ def test_a_named_parent_goes_before_the_clock(here: Path) -> None:
 def test_a_load_that_adds_or_loses_the_parent_changes_the_copy(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_lines(here / "p/b.jsonl", *session("s2", *SHARED, *OWN))
     write_lines(here / "p/x.jsonl", *session("s9", *OTHER))
+    monkeypatch.setattr("traceparse.engine.plan.PART_BYTES", 1)
     assert rows(tp.load("p"), "trace_id", "output_tokens") == [("b", 137), ("x", 9)]
-    monkeypatch.setattr(engine, "PART_BYTES", 1)
     write_lines(here / "p/a.jsonl", *session("s1", *SHARED))
     assert rows(tp.load("p"), "trace_id", "output_tokens") == [("a", 130), ("b", 7), ("x", 9)]
     before = (here / "data/loaded/p/turns").stat()

@@ -116,6 +116,16 @@ def test_parts_and_processes_give_the_same_tables(logs: Path, monkeypatch: pytes
         assert many.table(name).equals(one.table(name)), name
 
 
+def test_parts_that_stand_and_parts_read_anew_fit_together(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("traceparse.engine.plan.PART_BYTES", 1)
+    tp.load(str(logs), "out", jobs=1)
+    write_run(logs / "b/c.jsonl", "changed")
+    again, fresh = tp.load(str(logs), "out", jobs=1), tp.load(str(logs), "fresh", jobs=1)
+    for name in TRACE_TABLES:
+        assert again.table(name).equals(fresh.table(name)), name
+        assert again.table(name).columns == fresh.table(name).columns, name
+
+
 def test_twins_are_loaded_once(here: Path) -> None:
     path = write_run(here / "logs/a.jsonl")
     (here / "logs/a.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))

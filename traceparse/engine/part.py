@@ -122,6 +122,7 @@ def build_part(job: Job) -> Built:
     for name in TRACE_TABLES:
         data = frames.get(name, tables.empty(name))
         tables.check(name, data)
+        data = tables.conform(name, data)  # the order of columns is that of parts that stand, which are read by schema
         store.write_parquet(data, part_file(Path(job.out), name, job.number))
         counts[name] = data.height
     shared = pl.DataFrame(keyed, schema=lineage.SCHEMA, orient="row")
