@@ -210,3 +210,21 @@ def test_same_source_ignores_the_commit_of_a_hub_data_set_only() -> None:
     assert store.same_source(one, two)
     assert not store.same_source(one, "hf://datasets/a/c@" + "0" * 40)
     assert not store.same_source("/home/me@x/logs", "/home/me@y/logs")
+
+
+@pytest.mark.parametrize("gone", ["lineage.parquet", "roi/00000.parquet"])
+def test_a_load_makes_good_what_is_missing_beside_the_rows(logs: Path, here: Path, gone: str) -> None:
+    tp.load("logs", "out", jobs=1)
+    (here / "out" / gone).unlink()
+    write_lines(logs / "2.jsonl", native(0, "user", "more"))
+    assert tp.load("logs", "out", jobs=1).runs.height == 3
+    assert (here / "out" / gone).is_file()
+
+
+def test_a_damaged_table_under_a_changed_source_is_one_line(logs: Path, here: Path) -> None:
+    tp.load("logs", "out", jobs=1)
+    path = here / "out/turns/00000.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    write_lines(logs / "2.jsonl", native(0, "user", "more"))
+    with pytest.raises(StoreError, match=r"delete the folder and load again|load the data again"):
+        tp.load("logs", "out", jobs=1)

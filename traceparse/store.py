@@ -176,8 +176,8 @@ def is_missing(folder: Path, name: str, n_rows: int, n_parts: int) -> bool:
 
 
 def is_whole(folder: Path, manifest: Manifest) -> bool:
-    """Whether the files of all tables that a load writes are there."""
-    return not any(is_missing(folder, name, rows, len(manifest.parts)) for name, rows in manifest.counts.items())
+    """Whether the files of all tables that a load writes are there, those without rows included."""
+    return not any(is_missing(folder, name, 1, len(manifest.parts)) for name in manifest.counts)
 
 
 def part_paths(folder: Path, name: str) -> list[Path]:

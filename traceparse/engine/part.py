@@ -179,7 +179,14 @@ def _with_kept(frames: Frames, job: Job, marks: list[TraceMark]) -> Frames:
 
 def _standing(folder: Path, name: str, traces: list[str], old_source: str, source: str) -> pl.DataFrame:
     """Rows of unchanged traces; they name the source as it is called now (another commit can hold the same file)."""
-    rows = store.scan(folder, name).filter(pl.col("trace_id").is_in(traces)).collect()
+    try:
+        rows = store.scan(folder, name).filter(pl.col("trace_id").is_in(traces)).collect()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise StoreError(
+            f"the table that stands cannot be read: {error}",
+            place=f"{folder}/{name}",
+            todo="delete the folder and load again",
+        ) from error
     if name != "runs" or old_source == source:
         return rows
     return rows.with_columns(source=pl.lit(source) + pl.col("source").str.strip_prefix(old_source))

@@ -86,8 +86,11 @@ def standing_manifest(folder: Path, options: Options, source: str) -> Manifest |
         old = store.read_manifest(folder)
     except StoreError:
         return None  # unreadable or of another version: read everything again
+    from traceparse.engine.lineage import LINEAGE
+
     same = old.code == code_hash() and old.options == msgspec.to_builtins(options)
-    return old if same and store.same_source(old.source, source) and store.is_whole(folder, old) else None
+    whole = store.is_whole(folder, old) and (folder / f"{LINEAGE}.parquet").is_file()
+    return old if same and whole and store.same_source(old.source, source) else None
 
 
 def untouched(listing: Listing, old: Manifest) -> bool:
