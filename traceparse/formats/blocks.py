@@ -16,9 +16,16 @@ _COMMAND_KEYS = ("command", "cmd", "script", "CommandLine")
 _PATH_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file", "notebook_path", "TargetFile")
 
 
+_CUT_ENDS = ("]", ")", "s", "e", " ", "\n", "\r", "\t")
+
+_Arguments = msgspec.defstruct("_Arguments", [(key, Any, None) for key in (*_COMMAND_KEYS, *_PATH_KEYS)], gc=False)
+# Only these arguments are looked at here; the others, whole files among them, are passed over without being decoded.
+_DECODER = msgspec.json.Decoder(_Arguments)
+
+
 def cut_marked(text: str) -> bool:
     """Whether the text ends in a mark by which a harness or a converter says that it cut it."""
-    return bool(_CUT.search(text[-60:]))
+    return text.endswith(_CUT_ENDS) and bool(_CUT.search(text[-60:]))
 
 
 def tool_call(call_id: str | None, name: str, arguments: bytes | str) -> ToolCall:
@@ -30,16 +37,24 @@ def tool_call(call_id: str | None, name: str, arguments: bytes | str) -> ToolCal
         arguments: JSON, or free text (some tools take a patch or a script as bare text), which becomes a JSON string.
     """
     data = arguments.encode() if isinstance(arguments, str) else arguments
+    if not data:
+        return ToolCall(call_id, name, "{}")
     try:
-        value = msgspec.json.decode(data) if data else {}
+        found = _DECODER.decode(data)
     except (msgspec.MsgspecError, RecursionError):
-        value = data.decode("utf-8", "replace")
-        data = msgspec.json.encode(value)
-    if not isinstance(value, dict):
-        return ToolCall(call_id, name, (data or b"{}").decode("utf-8", "replace"))
-    command = next((text for key in _COMMAND_KEYS if (text := _command(value.get(key))) is not None), None)
-    path = next((value[key] for key in _PATH_KEYS if isinstance(value.get(key), str)), None)
-    return ToolCall(call_id, name, (data or b"{}").decode("utf-8", "replace"), command, path)
+        return ToolCall(call_id, name, _not_an_object(data))
+    command = next((text for key in _COMMAND_KEYS if (text := _command(getattr(found, key))) is not None), None)
+    path = next((value for key in _PATH_KEYS if isinstance(value := getattr(found, key), str)), None)
+    return ToolCall(call_id, name, data.decode("utf-8", "replace"), command, path)
+
+
+def _not_an_object(data: bytes) -> str:
+    """Arguments that are no JSON object, as JSON: other JSON as it stands, free text as a string."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return msgspec.json.encode(data.decode("utf-8", "replace")).decode()
+    return data.decode("utf-8", "replace")
 
 
 def _command(value: Any) -> str | None:
