@@ -288,6 +288,7 @@ official: bool printed by the problem's own script on the agent's solution
 kernel_version: i64? kernels.version of the latest change of the solution or its side files before it ran
 solution_version: i64? number of changes of the solution file before it ran
 message: str? a failure's reason
+launch_call: i64? row of tool_calls that started what printed it; its output may be shown by a later call
 """,
 )
 
@@ -326,10 +327,10 @@ design: i64? design that ran
 framework: str? framework of the version that ran
 score: f64 the figure printed
 checked: str same_version, later, failed or never; the first two count towards best
-n_repeats: i64 benchmarks of this version, or of versions with the same text
-score_median: f64 median over the benchmarks of this version
-score_low: f64? lowest of them
-score_high: f64? highest of them
+n_repeats: i64 benchmarks of this version, or of versions with the same text, under the same settings
+score_median: f64 median over the benchmarks of this version with nothing set for them; where all were set otherwise (a sweep), the lowest
+score_low: f64? lowest of the repeats
+score_high: f64? highest of the repeats
 best_score: f64? best score_median that counts so far
 delta_best: f64? gain of best_score against the step before; the first one gains from 0
 cum_spend_tokens: i64? spend up to this observation
@@ -375,6 +376,9 @@ score_per_mtok: f64? best score per million spend tokens
 area: f64? area under best score over spend, both normalised to 0..1
 n_designs: i64 designs begun
 n_reverts: i64 versions that restore an earlier text
+n_cut: i64? official benchmarks of the solution whose total the log does not show (cut off, or never printed)
+n_cut_before_first: i64? of them, before the first score that counts
+n_cut_after_last: i64? of them, after the last official score
 rank_score: i64? rank by score on its problem, gpu and generation
 rank_roi: i64? rank by score per token on the same, among runs whose spend is known the same way (reported or scaled; estimated)
 on_front: bool? on the Pareto front of score over spend of the same, among runs whose spend is known the same way

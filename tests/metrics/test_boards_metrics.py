@@ -45,6 +45,15 @@ def test_ranks_and_front_of_one_board() -> None:
     assert found == {"a": (1, 4, True), "b": (2, 1, True), "c": (4, 2, False), "d": (2, 2, False)}
 
 
+def test_an_estimate_never_beats_a_count() -> None:
+    """An estimated spend is a floor: b's 5 tokens say nothing against a's and c's counted ones, d is compared with b alone."""
+    known = {"a": {"spend_basis": "reported"}, "c": {"spend_basis": "scaled"}}
+    known |= {name: {"spend_basis": "estimated"} for name in "bd"}
+    # Counted: a 0.5/40 before c 0.4/50, which a beats. Estimated: b 0.6/5 before d 0.3/6, which b beats.
+    found = ranks(("a", 0.5, 40), ("b", 0.6, 5), ("c", 0.4, 50), ("d", 0.3, 6), **known)
+    assert found == {"a": (2, 1, True), "b": (1, 1, True), "c": (3, 2, False), "d": (4, 2, False)}
+
+
 def test_boards_do_not_mix() -> None:
     other = {"b": {"gpu": "b200"}, "c": {"deck_generation": "original"}, "d": {"problem": "07_w4a16_gemm"}}
     found = ranks(("a", 0.1, 9), ("b", 0.2, 8), ("c", 0.3, 7), ("d", 0.4, 6), **other)

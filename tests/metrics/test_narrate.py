@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from roi_frames import at, kernels, rows, runs, scores, the_run, turns
 
@@ -49,7 +50,7 @@ def test_a_full_run() -> None:
         "Its best is 0.4020 of peak, within 1 % of it from 60 % of the tokens on. "
         "The last 40 % of the tokens bought 0.5 %. "
         # 0.33 less 0.30 over their median 0.315
-        "Benchmarks of one and the same text differ by up to 9.5 %. "
+        "Repeated benchmarks of one and the same text differ by up to 9.5 %. "
         "The solution has 4 versions in 2 designs (triton); 1 change went back to an earlier text. "
         "10 % of its tokens went into profiling, 35 % into writing and 55 % into tuning. "
         "50 % of its turns have no text for a reader. "
@@ -128,7 +129,7 @@ def test_unknown_figures_leave_their_clause_out() -> None:
     )
     found = told(**FULL | {"phases": rows("phases")}, runs=bare, turns=turns([None] * 10, seconds=None, usd=None))
     assert found.startswith(
-        "An unnamed model worked: 10 turns. Its first correct score, 0.3000 of peak, stands in turn 3 of 10. Its best is 0.4020 of peak. Benchmarks"
+        "An unnamed model worked: 10 turns. Its first correct score, 0.3000 of peak, stands in turn 3 of 10. Its best is 0.4020 of peak. Repeated benchmarks"
     )
     assert "None" not in found
 
@@ -137,3 +138,26 @@ def test_unknown_figures_leave_their_clause_out() -> None:
 def test_tables_that_are_missing_are_not_told_of(frames: Frames) -> None:
     assert paragraph(frames).count(".") == 1
     assert "score" not in paragraph(frames)
+
+
+def test_a_published_score_stands_on_both_peaks_where_they_differ() -> None:
+    found = told(runs=runs(board_score=0.138, board_score_rescaled=0.0552, board_correct=True))
+    assert "Published: 0.1380 of peak on the peaks of its day (0.0552 of peak on today's), correct." in found
+    assert "Published: 0.1380 of peak, correct." in told(
+        runs=runs(board_score=0.138, board_score_rescaled=0.13801, board_correct=True)
+    )
+
+
+def test_a_log_that_cuts_totals_says_so_and_claims_nothing_of_the_end() -> None:
+    """One benchmark in turn 0 and one in turn 9 show a shape and no total."""
+    lost = rows("scores", *({"trace_id": "t", "obs": obs, "turn": turn, "record": 10 * turn + 8, "agent": "main", "metric": "shape_fraction", "value": 0.2,
+                             "shape": 0, "variant": "solution", "official": True} for obs, turn in ((-1, 0), (99, 9))))  # fmt: skip
+    shown = FULL["scores"]
+    found = told(**FULL | {"scores": pl.concat([lost[:1], shown, lost[1:]])})
+    assert (
+        "The log does not show the total of 2 benchmarks (cut off, or never printed), 1 of them before the first score that it shows: "
+        "what stands here are the scores that it shows."
+    ) in found
+    assert "The last " not in found
+    none = told(scores=lost)
+    assert "The trace shows no official score; of 2 benchmarks it shows rows, but not the total." in none

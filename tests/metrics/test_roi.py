@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from roi_frames import at, kernels, rows, runs, scores, the_run, turns
 
 from traceparse.dataset import Dataset
 from traceparse.engine import Options, load
 from traceparse.kernels.versions import replay
-from traceparse.metrics.roi import gains, ladder, summarise_run
+from traceparse.metrics.roi import cut_benchmarks, gains, ladder, summarise_run
 from traceparse.metrics.scores import observe
 from traceparse.tables import Frames, check
 
@@ -140,7 +141,7 @@ def test_only_versions_that_pass_count() -> None:
 def test_no_score_that_counts_gives_a_row_of_nulls() -> None:
     found = summed(the_run(kernels=kernels("a"), scores=scores(("check", 1, 0, 0), (1, 0.6, 0))))
     assert found["n_designs"] == 1
-    assert all(found[name] is None for name in found if name not in ("trace_id", "n_designs", "n_reverts"))
+    assert all(found[name] is None for name in found if not name.startswith(("trace_id", "n_")))
 
 
 def test_two_figures_of_one_turn_have_no_price_between_them() -> None:
@@ -299,3 +300,46 @@ def test_the_published_ladder_of_the_decode_run(shared: Path, tmp_path: Path) ->
     # The log lost the edits between the last two benchmarks, not the fact that there were some.
     assert roi["best_score"].to_list() == [14.3845, 17.6316, 18.6956]
     assert summarise_run(frames, roi)["frugal_stop_turn"].to_list() == [roi["turn"][2]]
+
+
+def cut_rows(*found: tuple[int, int, int]) -> pl.DataFrame:
+    """Official rows of shapes as (obs, launch, shape): what a log keeps of a benchmark."""
+    return rows("scores", *({"trace_id": "t", "obs": obs, "turn": obs // 10, "record": obs, "agent": "main", "metric": "shape_fraction", "value": 0.2,
+                             "shape": shape, "variant": "solution", "official": True, "launch_call": launch}
+                            for obs, launch, shape in found))  # fmt: skip
+
+
+def test_benchmarks_without_a_total_are_counted_and_never_scored() -> None:
+    """Launch 1 shows shapes 0 and 1 and no total; launch 2 its total as well; launch 3 shape 0 twice and one total; launch 4 none."""
+    whole = scores(("check", 2, 1, 0), (3, 0.3, 0), (5, 0.31, 0)).with_columns(
+        obs=pl.Series([20, 32, 52]), launch_call=pl.Series([None, 2, 3], dtype=pl.Int64)
+    )
+    shown = cut_rows((10, 1, 0), (11, 1, 1), (30, 2, 0), (31, 2, 1), (50, 3, 0), (51, 3, 0), (90, 4, 0))
+    frames = the_run(kernels=kernels("a"), scores=pl.concat([whole, shown]).sort("obs"))
+    assert cut_benchmarks(frames["scores"]) == [11, 51, 90]
+    found = summed(frames)
+    assert (found["n_cut"], found["n_cut_before_first"], found["n_cut_after_last"]) == (3, 1, 1)
+    assert ladder(frames)["score"].to_list() == [0.3, 0.31]
+
+
+def test_a_sweep_is_no_repeat() -> None:
+    """0.30 and 0.32 with nothing set (median 0.31); SPLIT=4 and 8 give 0.10 and 0.60, which are no repeats of it."""
+    found = scores(("check", 1, 1, 0), (1, 0.30, 0), (2, 0.10, 0), (2, 0.60, 0), (4, 0.32, 0))
+    found = found.with_columns(launch_call=pl.Series([1, 1, 2, 2, 4]))
+    commands = {
+        1: "python check.py; python benchmark.py",
+        2: "for s in 4 8; do SPLIT=$s python benchmark.py; done",
+        4: "python benchmark.py",
+    }
+    calls = rows("tool_calls", *({"trace_id": "t", "call": call, "turn": call, "agent": "main", "file": 0, "record": 10 * call, "name": "Bash", "tool": "shell",
+                                  "command": command, "input_json": "{}", "truncated": False} for call, command in commands.items()))  # fmt: skip
+    frames = the_run(kernels=kernels("a"), scores=found, tool_calls=calls)
+    roi = ladder(frames)
+    assert roi["score"].to_list() == [0.30, 0.10, 0.60, 0.32]
+    assert roi["n_repeats"].to_list() == [2, 1, 1, 2]
+    assert roi["score_median"].to_list() == pytest.approx([0.31] * 4)
+    assert roi["score_low"].to_list() == [0.30, 0.10, 0.60, 0.30]
+    assert roi["score_high"].to_list() == [0.32, 0.10, 0.60, 0.32]
+    # Of a text that was timed in a sweep alone, no figure is known to be its own: it is worth the lowest.
+    alone = ladder(frames | {"scores": found.filter(pl.col("launch_call") != 4).filter(pl.col("value") != 0.30)})
+    assert alone["score_median"].to_list() == [0.10, 0.10]

@@ -179,8 +179,8 @@ def test_sections_of_tables_without_rows_are_not_there(tmp_path: Path) -> None:
     [
         (rows(runs=[]), "No runs."),
         (rows(runs=[run("a", model=None, harness=None, problem=None, gpu=None, deck_generation=None, run_id=None, start_local=None, bench=None)]), "No run here has a score yet."),
-        (rows(runs=[run("a", model="m", score=0.5, spend_tokens=0, spend_basis="estimated")]), "m stands alone on 07_w4a16_gemm with 0.5000."),
-        (rows(runs=[run("a", model="m", score=18.71, score_metric="speedup", problem="02_kimi_linear_decode")]), "with 18.71×."),
+        (rows(runs=[run("a", model="m", score=0.5, spend_tokens=0, spend_basis="estimated")]), "m stands alone on 07_w4a16_gemm with 0.5000 among the loaded runs."),
+        (rows(runs=[run("a", model="m", score=18.71, score_metric="speedup", problem="02_kimi_linear_decode")]), "with 18.71× among the loaded runs."),
         (rows(runs=[run("a", model="m", board_score=0.5, board_correct=False)]), "No run here has a score yet."),
         (rows(runs=[run("a", model="m", n_turns=1)], turns=[turn("a", 0, None)], blocks=[block("a", 0, 0, 0, "assistant", "text", "x", None)]), "No run has a spend"),
     ],

@@ -195,3 +195,21 @@ def test_work_is_summed_by_harness() -> None:
         pytest.approx(2 / 3),
     )
     assert (work["codex"]["n_spend"], work["codex"]["calls_per_turn"]) == (0, None)
+
+
+def test_a_front_joins_only_spends_known_the_same_way() -> None:
+    """b's estimate is a floor: it neither takes a's place on the front of counted spends nor loses its own to it."""
+    a = run("a", model="m", board_score=0.4, spend_tokens=100, spend_basis="scaled")
+    b = run("b", model="n", board_score=0.5, spend_tokens=50, spend_basis="estimated")
+    c = run("c", model="o", board_score=0.3, spend_tokens=200, spend_basis="reported")
+    found = views.scored(table("runs", [a, b, c]))
+    assert found["on_front"].to_list() == [True, True, False]
+    assert found["spend_kind"].to_list() == ["counted", "estimated", "counted"]
+
+
+def test_a_leader_whose_last_check_fails_says_so() -> None:
+    failed = run("a", model="m", score=0.4, best_score=0.4, correct=False)
+    fine = run("b", model="n", score=0.3, best_score=0.3, correct=True)
+    first, second = views.scored(table("runs", [failed, fine])).to_dicts()
+    assert (first["doubt"], second["doubt"]) == ("its last check fails", "")
+    assert views.leaders(views.scored(table("runs", [failed, fine])))[0]["doubt"] == "its last check fails"

@@ -28,7 +28,8 @@ def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
 
     Args:
         runs: Rows of one problem as `traceparse.report.views.scored` gives them; those without score or without spend above 0 are left out.
-            Set aside (``mark``) is drawn pale, ``current`` filled, and a line joins the ``on_front`` of a GPU and generation.
+            Set aside (``mark``) is drawn pale, ``current`` filled, and a line joins the ``on_front`` of a GPU,
+            generation and way in which spend is known.
         height: In pixels.
 
     Raises:
@@ -42,6 +43,7 @@ def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
         "shown_score",
         "spend_tokens",
         "spend_basis",
+        "spend_kind",
         "mark",
         "on_front",
         "deck_generation",
@@ -57,7 +59,7 @@ def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
     front = (
         base.transform_filter(alt.datum.on_front)
         .mark_line(interpolate="step-after", strokeWidth=1.4, opacity=0.6)
-        .encode(x=x, y=y, color=colour, detail="deck_generation:N", order=alt.Order("spend_tokens:Q"))
+        .encode(x=x, y=y, color=colour, detail=["deck_generation:N", "spend_kind:N"], order=alt.Order("spend_tokens:Q"))
     )
     points = base.mark_point(filled=False, strokeWidth=1.5, size=55).encode(
         x=x,

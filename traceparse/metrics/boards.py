@@ -2,7 +2,8 @@
 
 Runs are compared only on one board: a problem on a GPU under one generation of the rules, all three known. A run whose
 published verdict sets it aside, or whose published check failed, takes no rank: its score is no kernel's. Spend is compared
-as it stands in `runs`; an ``estimated`` one is a floor (hidden reasoning is not in it), so read ``spend_basis`` beside a front.
+only among runs whose spend is known the same way (`spend_kind`): an ``estimated`` one is a floor, many times below the truth
+where reasoning is hidden, so a front over floors and totals would show who hides most.
 """
 
 from __future__ import annotations
@@ -19,13 +20,21 @@ BOARD = ("problem", "gpu", "deck_generation")
 SET_ASIDE = ("reward_hack", "contamination", "contaminated", "fail")
 """Published verdicts under which a score is not ranked."""
 
+
+def spend_kind() -> pl.Expr:
+    """The way in which a run's spend is known: ``counted`` (reported, or a published total spread over the turns) or ``estimated``."""
+    basis = pl.col("spend_basis")
+    return pl.when(basis.is_in(["reported", "scaled"])).then(pl.lit("counted")).otherwise(basis).alias("spend_kind")
+
+
 _FAIR = ~pl.col("verdict").is_in(SET_ASIDE).fill_null(False)
 
 
 def rank(runs: pl.DataFrame, roi_runs: pl.DataFrame) -> pl.DataFrame:
     """Fill `rank_score`, `rank_roi` and `on_front` of `roi_runs`, on each board over the runs that are not duplicates.
 
-    Equal figures share a rank and the next one is left out (1, 1, 3). `rank_roi` ranks score per token.
+    Equal figures share a rank and the next one is left out (1, 1, 3). `rank_roi` ranks score per token; it and `on_front` compare
+    a run only with those of its own `spend_kind`.
 
     Args:
         runs: The table `runs` of the whole data set.
@@ -39,8 +48,8 @@ def rank(runs: pl.DataFrame, roi_runs: pl.DataFrame) -> pl.DataFrame:
     compared = bare.select("trace_id", "best_score", "score_per_mtok").join(_comparable(runs), on="trace_id")
     ranked = compared.with_columns(
         _rank("best_score").alias("rank_score"),
-        _rank("score_per_mtok").alias("rank_roi"),
-        front(compared, score="best_score", spend="spend_tokens", by=BOARD).alias("on_front"),
+        _rank("score_per_mtok", "spend_kind").alias("rank_roi"),
+        front(compared, score="best_score", spend="spend_tokens", by=(*BOARD, "spend_kind")).alias("on_front"),
     ).select("trace_id", "rank_score", "rank_roi", "on_front")
     return conform("roi_runs", bare.join(ranked, on="trace_id", how="left", maintain_order="left"))
 
@@ -170,7 +179,7 @@ def against_published(runs: pl.DataFrame, roi_runs: pl.DataFrame, boards: pl.Dat
 def _comparable(runs: pl.DataFrame) -> pl.DataFrame:
     """The runs that take ranks: on a known board, no duplicate, neither set aside nor failed."""
     fair = _FAIR & pl.col("duplicate_of").is_null() & pl.col("board_correct").fill_null(True)
-    return runs.filter(fair).drop_nulls(list(BOARD)).select("trace_id", *BOARD, "spend_tokens")
+    return runs.filter(fair).drop_nulls(list(BOARD)).select("trace_id", *BOARD, "spend_tokens", spend_kind())
 
 
 def _rank(column: str, *within: str) -> pl.Expr:

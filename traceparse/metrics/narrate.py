@@ -6,16 +6,17 @@ outright is said with its basis.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
-from traceparse.facts import GPUS
+from traceparse.facts import GPUS, peaks_scale
 from traceparse.metrics.checked import finals
 from traceparse.metrics.clock import bracket
-from traceparse.metrics.roi import FRUGAL
+from traceparse.metrics.roi import FRUGAL, cut_benchmarks
 from traceparse.tables import Frames
 
 _SPEND = {
@@ -78,8 +79,8 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
     """First correct score, best score, and what the last tokens bought."""
     official = finals(frames["scores"]) if "scores" in frames else None
     marks = frames["roi_runs"].to_dicts() if "roi_runs" in frames else []
-    if official is None or not marks:
-        return ["The trace shows no official score."] if official is not None else []
+    if official is None or official.is_empty() or not marks:
+        return [f"The trace shows no official score{_lost(frames)}."] if official is not None and not marks else []
     found, steps = marks[0], frames["roi"].sort("step").to_dicts()
     metric = official["metric"][-1]
     if found["best_score"] is None:
@@ -92,7 +93,17 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
     best, stop = found["best_score"], found["frugal_stop_share"]
     reached = f", within 1 % of it from {_percent(stop)} of the tokens on" if stop is not None else ""
     sentences.append(f"Its best is {_score(best, metric)}{reached}.")
-    if (found["overspend_share"] or 0) >= 0.005:
+    if n_cut := found["n_cut"]:
+        before = (
+            f", {found['n_cut_before_first']:,} of them before the first score that it shows"
+            if found["n_cut_before_first"]
+            else ""
+        )
+        sentences.append(
+            f"The log does not show the total of {_many(n_cut, 'benchmark')} (cut off, or never printed){before}: "
+            "what stands here are the scores that it shows."
+        )
+    if (found["overspend_share"] or 0) >= 0.005 and not found["n_cut_after_last"]:
         near = next(step["best_score"] for step in steps if (step["best_score"] or 0) >= FRUGAL * best * (1 - 1e-9))
         gain = best / near - 1
         sentences.append(
@@ -105,6 +116,12 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
     if run["correct"] is False:
         sentences.append("The last official check in the trace fails.")
     return sentences
+
+
+def _lost(frames: Frames) -> str:
+    """Benchmarks that a run without a score shows in part."""
+    count = len(cut_benchmarks(frames["scores"]))
+    return f"; of {_many(count, 'benchmark')} it shows rows, but not the total" if count else ""
 
 
 def _clock(first: Mapping[str, Any], run: Mapping[str, Any], frames: Frames) -> str:
@@ -130,7 +147,7 @@ def _scatter(frames: Frames) -> str:
     repeated = frames["roi"].filter((pl.col("n_repeats") > 1) & (pl.col("score_median") > 0))
     spread = ((repeated["score_high"] - repeated["score_low"]) / repeated["score_median"]).max()
     return (
-        f"Benchmarks of one and the same text differ by up to {_percent(spread)}."
+        f"Repeated benchmarks of one and the same text differ by up to {_percent(spread)}."
         if isinstance(spread, float) and spread > 0
         else ""
     )
@@ -186,7 +203,23 @@ def _board(run: Mapping[str, Any]) -> str:
         )
     outcome = {True: ", correct", False: ", failed its check", None: ""}[run["board_correct"]]
     verdict = f", verdict {run['verdict']}" if run["verdict"] else ""
-    return f"Published: {_score(run['board_score'], 'speedup' if run['bench'] == 'mega' else 'peak_fraction')}{outcome}{verdict}."
+    metric = "speedup" if run["bench"] == "mega" else "peak_fraction"
+    shown = _score(run["board_score"], metric)
+    if (today := _on_todays_peaks(run)) is not None and _score(today, metric) != shown:
+        shown = f"{shown} on the peaks of its day ({_score(today, metric)} on today's)"
+    return f"Published: {shown}{outcome}{verdict}."
+
+
+def _on_todays_peaks(run: Mapping[str, Any]) -> float | None:
+    """The published score on today's peaks: as published, else by the factor of the problem on the day of the run."""
+    if run["board_score_rescaled"] is not None:
+        return float(run["board_score_rescaled"])
+    try:
+        day = dt.date.fromisoformat((run["start_local"] or "")[:10])
+    except ValueError:
+        return None  # a run that does not say its day
+    factor = peaks_scale(run["problem"] or "", day.isoformat())
+    return run["board_score"] * factor if factor is not None else None
 
 
 def _of_tokens(share: float | None, run: Mapping[str, Any]) -> str:

@@ -1,12 +1,15 @@
 """The score-per-token ladder of one run and what it sums up to: what each official score cost, and when the run could have stopped.
 
-Pure; makes no scores and no kernels. Definitions: ROI, DESIGN §3. Three decisions carry the figures:
+Pure; makes no scores and no kernels. Definitions: ROI, DESIGN §3. Five decisions carry the figures:
 
 - **A version's worth is the median of its benchmarks.** One text timed twice differs by several per cent. So `best_score` is the
   best median so far, and a step gains only where another text's median beats it; what was printed stays in `score`.
 - **Benchmarks are repeats where the text was the same**: of one version, or of versions whose texts are equal (a revert). Where
   the log cut the text, two benchmarks are repeats only if nothing between them changed the file or may have: no program whose
   text the log lost. Where no version is known, only figures of one result are.
+- **Settings are told apart.** A text timed under ``SPLIT=4`` and ``SPLIT=8`` (`traceparse.metrics.sweeps`) was not timed twice. Its
+  worth is the median with nothing set; where each total was set otherwise, none is known to be the file's own: the lowest.
+- **A benchmark without its total is no score**, also where its rows stand; `cut_benchmarks` counts those.
 - **A score of 0 is no measurement.** A benchmark prints it when it could not finish; it is a step, but counts for nothing.
 - **The first score that counts is gained from 0**, so the gains of a run sum to its best.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping
 from itertools import accumulate
 from statistics import median
@@ -26,6 +29,7 @@ import polars as pl
 from traceparse.kernels.framework import most_specific
 from traceparse.metrics.changes import work
 from traceparse.metrics.checked import COUNTS, checked, finals
+from traceparse.metrics.sweeps import PLAIN, configurations
 from traceparse.tables import Frames, empty, frame
 
 FRUGAL = 0.99
@@ -62,15 +66,16 @@ def ladder(frames: Frames) -> pl.DataFrame:
         return empty("roi")
     kernels = _Kernels(frames.get("kernels"))
     texts = _texts(found, frames, kernels)
-    timed: dict[Hashable, list[float]] = defaultdict(list)
-    for row, text in zip(found, texts, strict=True):
-        timed[text].append(row["value"])
+    settings = configurations(found, frames)
+    timed: dict[Hashable, dict[Hashable, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row, text, setting in zip(found, texts, settings, strict=True):
+        timed[text][setting].append(row["value"])
     progress = _Progress(frames, {row["record"] for row in found})
     rows: list[dict[str, Any]] = []
     best: float | None = None
     spent: int | None = 0
-    for step, (row, text) in enumerate(zip(found, texts, strict=True)):
-        worth, before = median(timed[text]), best
+    for step, (row, text, setting) in enumerate(zip(found, texts, settings, strict=True)):
+        worth, before, repeats = _worth(timed[text]), best, timed[text][setting]
         if row["checked"] in COUNTS and worth > 0:
             best = worth if best is None else max(best, worth)
         delta = best - (before or 0.0) if best is not None else None
@@ -81,8 +86,8 @@ def ladder(frames: Frames) -> pl.DataFrame:
         rows.append(
             {name: row[name] for name in ("trace_id", "obs", "turn", "kernel_version", "solution_version", "checked")}
             | {"step": step, "design": design, "framework": framework, "score": row["value"]}
-            | {"n_repeats": len(timed[text]), "score_median": worth}
-            | {"score_low": min(timed[text]), "score_high": max(timed[text]), "best_score": best, "delta_best": delta}
+            | {"n_repeats": len(repeats), "score_median": worth}
+            | {"score_low": min(repeats), "score_high": max(repeats), "best_score": best, "delta_best": delta}
             | {"cum_spend_tokens": spend, "delta_spend_tokens": cost, "roi": _per_thousand(delta, cost)}
             | {"cum_s": progress.seconds(row["turn"], row["record"]), "cum_usd": progress.usd.get(row["turn"])}
         )
@@ -115,8 +120,45 @@ def summarise_run(frames: Frames, roi: pl.DataFrame) -> pl.DataFrame:
     values["final_score"] = counting[-1] if counting else None
     values["score_per_mtok"] = best / (total / 1e6) if best is not None and total else None
     values["area"] = _area(steps, best, total)
+    counted = [step["obs"] for step in steps if step["best_score"] is not None]
+    cut = cut_benchmarks(frames["scores"])
+    values["n_cut"] = len(cut)
+    values["n_cut_before_first"] = sum(obs < counted[0] for obs in cut) if counted else len(cut)
+    values["n_cut_after_last"] = sum(obs > steps[-1]["obs"] for obs in cut)
     values["n_designs"], values["n_reverts"] = _Kernels(frames.get("kernels")).counts()
     return frame("roi_runs", {name: [value] for name, value in values.items()})
+
+
+def cut_benchmarks(scores: pl.DataFrame) -> list[int]:
+    """The official benchmarks of the solution that show rows of shapes but no total: cut by the log, filtered, or ended before.
+
+    Args:
+        scores: The table `scores` of one run.
+
+    Returns:
+        For each the ``obs`` of its launch's last row, rising.
+    """
+    ours = scores.filter(pl.col("official") & (pl.col("variant").is_null() | (pl.col("variant") == "solution")))
+    totals = Counter(_launch(row) for row in finals(scores).iter_rows(named=True))
+    shown: dict[Hashable, Counter[tuple[str, int]]] = defaultdict(Counter)
+    last: dict[Hashable, int] = {}
+    shapes = ours.filter(pl.col("shape").is_not_null() & pl.col("metric").is_in(["shape_fraction", "speedup", "ms"]))
+    for row in shapes.iter_rows(named=True):
+        shown[_launch(row)][row["metric"], row["shape"]] += 1
+        last[_launch(row)] = row["obs"]
+    # One benchmark prints each shape once.
+    return sorted(last[launch] for launch, times in shown.items() for _ in range(max(times.values()) - totals[launch]))
+
+
+def _launch(row: Mapping[str, Any]) -> Hashable:
+    return row["launch_call"] if row["launch_call"] is not None else ("record", row["turn"], row["record"])
+
+
+def _worth(timed: Mapping[Hashable, list[float]]) -> float:
+    """What a text is worth by its benchmarks under each setting."""
+    if PLAIN in timed:
+        return median(timed[PLAIN])
+    return min(median(values) for values in timed.values())
 
 
 def gains(roi: pl.DataFrame, by: Literal["design", "framework"] = "framework") -> pl.DataFrame:

@@ -38,7 +38,7 @@ def observe(frames: Frames) -> pl.DataFrame:
     for call, block in _in_order(frames):
         reader.step(call, block)
     names = ("turn", "record", "agent", "metric", "value", "shape", "shape_label", "variant", "official", "kernel_version",
-             "solution_version", "message")  # fmt: skip
+             "solution_version", "message", "launch_call")  # fmt: skip
     columns: dict[str, list[Any]] = {name: [row[name] for row in reader.rows] for name in names}
     return frame(
         "scores", {"trace_id": [run["trace_id"]] * len(reader.rows), "obs": list(range(len(reader.rows)))} | columns
@@ -72,6 +72,7 @@ class _Reader:
         self._versions = versions
         self._ledger = Ledger(run["run_id"])
         self._launches: dict[int, Launch] = {}
+        self._calls: dict[Launch, int] = {}
         problem = PROBLEMS.get(run["problem"] or "")
         self._metric = problem.metric if problem else ("speedup" if run["bench"] == "mega" else "peak_fraction")
         contexts = [shape["context"] for shape in problem.shapes if "context" in shape] if problem else []
@@ -83,7 +84,8 @@ class _Reader:
         """Take one call, or one result."""
         if block is None:
             if call is not None:
-                self._launches[call["call"]] = self._ledger.open(call)
+                opened = self._launches[call["call"]] = self._ledger.open(call)
+                self._calls[opened] = call["call"]
                 self._turn = call["turn"]
             return
         launch = self._launches.get(call["call"]) if call is not None else None
@@ -209,7 +211,8 @@ class _Reader:
             metric = self._metric if figure.metric == "peak_fraction" else figure.metric
             self.rows.append(
                 {**place, "metric": metric, "value": figure.value, "shape": shape, "shape_label": figure.label, "variant": figure.variant,
-                 "official": genuine, "kernel_version": kernel, "solution_version": solution, "message": figure.message}
+                 "official": genuine, "kernel_version": kernel, "solution_version": solution, "message": figure.message,
+                 "launch_call": self._calls.get(launch) if launch is not None else None}
             )  # fmt: skip
 
 

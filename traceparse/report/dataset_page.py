@@ -239,6 +239,7 @@ def _board_panels(runs: pl.DataFrame) -> list[Figure]:
     for (problem,), group in drawable.sort("bench", "problem").group_by("problem", maintain_order=True):
         metric = "speed-up over the baseline" if group["metric"][0] == "speedup" else "fraction of peak"
         runs_word = "run" if group.height == 1 else "runs"
-        reading = f"{group.height} scored {runs_word}; score is {metric}. Up is faster, left is cheaper."
+        reading = f"{group.height} scored {runs_word}; score is {metric}. Up is faster, left is cheaper. "
+        reading += "A line joins runs that none beats for less among those whose spend is known the same way (counted, or estimated)."
         panels.append(Figure(f"board-{len(panels)}", charts.pareto(group), str(problem), reading))
     return panels

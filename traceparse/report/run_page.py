@@ -52,6 +52,9 @@ def run_page(data: Dataset, run: str) -> str:
         versions=versions.to_dicts(),
         ladder=frames["roi"].to_dicts(),
         marks=_marks(frames),
+        cut=next(
+            frames["roi_runs"].select("n_cut", "n_cut_before_first", "n_cut_after_last").iter_rows(named=True), None
+        ),
         findings=_findings(data, row["trace_id"]),
         skipped=frames["skipped"].to_dicts(),
         phases=frames["phases"].to_dicts(),

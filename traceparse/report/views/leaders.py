@@ -7,12 +7,13 @@ score is compared only within its problem, GPU and generation of the rules.
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import polars as pl
 
 from traceparse import facts
-from traceparse.metrics.boards import SET_ASIDE
+from traceparse.metrics.boards import SET_ASIDE, spend_kind
 
 _SCATTER = 0.1
 """Benchmarks of one kernel differ by less."""
@@ -29,9 +30,11 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
     Returns:
         Its columns, with ``gpu``, ``problem``, ``model`` and ``harness`` unknown instead of null, and: ``shown_score``; ``score_source``
         (``trace``, ``board``, each with ``, peaks of its day`` where it is not on today's); ``metric``; ``ceiling`` and ``attainable``
-        (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``on_front`` (no run of
-        the same board scores more for less); ``in_trace`` (the trace's own score, where the
-        board's is shown and it is more than a tenth off); ``current`` (its rules are those by which `current` shows its problem and GPU).
+        (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``doubt`` (what speaks
+        against a score that is not set aside, or ``""``); ``spend_kind`` (`traceparse.metrics.boards.spend_kind`); ``on_front`` (no
+        run of the same board whose spend is known the same way scores more for less); ``in_trace`` (the trace's own score, where
+        the board's is shown and it is more than a tenth off);
+        ``current`` (its rules are those by which `current` shows its problem and GPU).
     """
     kept = runs.filter(pl.col("duplicate_of").is_null())
     worth = [_worth(row) for row in kept.iter_rows(named=True)]
@@ -42,6 +45,7 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         "ceiling": pl.Float64,
         "attainable": pl.Float64,
         "mark": pl.String,
+        "doubt": pl.String,
         "in_trace": pl.Float64,
     }
     added = pl.DataFrame(worth, schema=types, orient="row")
@@ -49,7 +53,9 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
     return _with_current(_with_front(named.hstack(added)))
 
 
-def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | None, float | None, str, float | None]:
+def _worth(
+    row: dict[str, Any],
+) -> tuple[float | None, str | None, str, float | None, float | None, str, str, float | None]:
     problem = facts.PROBLEMS.get(row["problem"] or "")
     metric = row["score_metric"] or (problem.metric if problem else "peak_fraction")
     factor = facts.peaks_scale(row["problem"] or "", _date(row["start_local"])) if _date(row["start_local"]) else None
@@ -63,7 +69,7 @@ def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | 
     else:
         score, source = in_trace, "trace"
     if score is None:
-        return None, None, metric, None, None, _mark(row), None
+        return None, None, metric, None, None, _mark(row), "", None
     ceiling = facts.attainable_ceiling(problem, row["gpu"]) if problem and today and metric == "peak_fraction" else None
     return (
         score,
@@ -72,6 +78,7 @@ def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | 
         ceiling,
         score / ceiling if ceiling else None,
         _mark(row),
+        "its last check fails" if row["correct"] is False and not _mark(row) else "",
         in_trace if source == "board" and in_trace is not None and abs(in_trace / score - 1) > _SCATTER else None,
     )
 
@@ -79,7 +86,10 @@ def _worth(row: dict[str, Any]) -> tuple[float | None, str | None, str, float | 
 def _date(start: str | None) -> str:
     """The day of ``YYYY-MM-DD HH:MM:SS``, or "" where the run does not say."""
     day = (start or "")[:10]
-    return day if len(day) == 10 and day[4] == day[7] == "-" and (day[:4] + day[5:7] + day[8:]).isdigit() else ""
+    try:
+        return dt.date.fromisoformat(day).isoformat()
+    except ValueError:
+        return ""
 
 
 def _mark(row: dict[str, Any]) -> str:
@@ -89,21 +99,23 @@ def _mark(row: dict[str, Any]) -> str:
 
 
 def _with_front(runs: pl.DataFrame) -> pl.DataFrame:
-    """Mark the runs that no other run of their board beats on score and spend; a tie goes to the first."""
+    """Mark the runs that no other of their board whose spend is known the same way beats on score and spend; a tie goes to the first."""
     best: dict[tuple[Any, ...], float] = {}
     front = set()
     able = (
         runs.filter(pl.col("mark") == "")
         .drop_nulls(["shown_score", "spend_tokens"])
+        .with_columns(spend_kind())
         .sort("spend_tokens", "shown_score", descending=[False, True])
     )
     for row in able.iter_rows(named=True):
-        board = tuple(row[key] for key in _BOARD)
+        board = tuple(row[key] for key in (*_BOARD, "spend_kind"))
         if row["shown_score"] > best.get(board, float("-inf")):
             best[board] = row["shown_score"]
             front.add(row["trace_id"])
     return runs.with_columns(
-        pl.Series("on_front", [trace_id in front for trace_id in runs["trace_id"]], dtype=pl.Boolean)
+        spend_kind(),
+        pl.Series("on_front", [trace_id in front for trace_id in runs["trace_id"]], dtype=pl.Boolean),
     )
 
 
