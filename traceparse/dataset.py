@@ -44,7 +44,7 @@ def load(
         strict: Stop at the first record that cannot be read.
         tokens: Tokenise the text: estimates, spend, cost.
         analysis: Derive kernels, scores, clock, phases and ROI.
-        jobs: Processes; one per core by default.
+        jobs: Processes; by default one per usable core, at most 4.
         progress: Called as work goes on.
 
     Raises:

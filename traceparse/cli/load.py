@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 @click.option("--strict", is_flag=True, help="Stop at the first record that cannot be read.")
 @click.option("--no-tokens", is_flag=True, help="Do not tokenise: no estimates, no spend, no cost; much faster.")
 @click.option("--no-analysis", is_flag=True, help="Do not derive kernels, scores, clock, phases and ROI.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes.  [default: one per core]")
+@click.option(
+    "--jobs", type=click.IntRange(1), metavar="N", help="Processes.  [default: one per usable core, at most 4]"
+)
 @click.option("--quiet", is_flag=True, help="No progress and no summary.")
 def load(
     source: str, out: Path | None, revision: str | None, format_name: str, strict: bool, no_tokens: bool, no_analysis: bool,
