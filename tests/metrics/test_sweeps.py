@@ -24,6 +24,8 @@ def settings(command: str, result: str) -> list[object]:
         "python benchmark.py; python benchmark.py",
         "for i in 1 2; do python benchmark.py 2>&1 | tail -3; done",
         'for i in 1 2; do echo "run $i"; python benchmark.py | tee log_$i.txt; done',
+        'echo "=== benchmark.py ==="; python benchmark.py; echo "=== FINAL benchmark.py ==="; python benchmark.py',
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python benchmark.py; python benchmark.py",
         "CUDA_VISIBLE_DEVICES=0 python benchmark.py; CUDA_VISIBLE_DEVICES=1 python benchmark.py",
     ],
 )

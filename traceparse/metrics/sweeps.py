@@ -18,13 +18,18 @@ from traceparse.tables import Frames
 PLAIN: Hashable = frozenset()
 """The configuration of a benchmark for which nothing was set."""
 
-_NEUTRAL = re.compile(r"(?:CUDA_(?:VISIBLE_DEVICES|HOME|PATH|CACHE_PATH)|TORCH_CUDA_ARCH_LIST|TORCH_EXTENSIONS_DIR|TRITON_CACHE_DIR"
-                      r"|MAX_JOBS|KBH_\w+|PATH|LD_LIBRARY_PATH|PYTHON\w*|UV_\w+|TMPDIR|HOME|OMP_NUM_THREADS)\Z")  # fmt: skip
-"""Variables that say where things are or on which device, not how the kernel works."""
+_NEUTRAL = re.compile(
+    r"(?:CUDA_(?:VISIBLE_DEVICES|HOME|PATH|CACHE_PATH)|CUBLAS_WORKSPACE_CONFIG|TORCH_(?:CUDA_ARCH_LIST|EXTENSIONS_DIR)"
+    r"|PYTORCH_\w+|TRITON_CACHE_DIR|MAX_JOBS|OMP_NUM_THREADS|KBH_\w+|PATH|LD_LIBRARY_PATH|PYTHON\w*|UV_\w+|TMPDIR|HOME)\Z"
+)
+"""Variables of the machine, the libraries and the harness, not of the kernel."""
 
 _SEPARATOR = re.compile(r"\|\||&&|[;\n|&()]")
 _ASSIGNMENT = re.compile(r"(?<![\w-])([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)")
 _BENCHMARK = re.compile(r"(?:^|[\s/])benchmark\.py\b([^<>]*)")
+_TALKS = frozenset(("echo", "printf", "cat", "head", "tail", "sed", "grep", "rg", "ls", "cp", "diff", "wc", "git"))
+"""Programs that name the benchmark without starting it."""
+
 _LOOP = re.compile(r"\bfor\s+(\w+)\s+in\b")
 _DONE = re.compile(r"\bdone\b")
 _SPOKEN = re.compile(r"\b(?:echo|printf)\b[^\n;&|]*|(?:>>?|\btee(?: -a)?)\s*\S+")
@@ -78,6 +83,8 @@ def _invocations(command: str) -> list[Hashable] | None:
         words = segment.split(None, 1)
         if words and words[0] == "export":
             exported |= dict(_ASSIGNMENT.findall(segment))
+        elif words and words[0] in _TALKS:
+            continue
         elif started := _BENCHMARK.search(segment):
             given = exported | dict(_ASSIGNMENT.findall(segment[: started.start()]))
             kept = {(name, value.strip("'\"")) for name, value in given.items() if not _NEUTRAL.match(name)}
