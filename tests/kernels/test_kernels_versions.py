@@ -274,3 +274,37 @@ def test_long_hostile_words_are_read_in_linear_time() -> None:
         .bash(f"echo {blob} | base64 -d > x.bin; python -c \"open('y').write('{blob}')\"")
     )
     assert len(found) == 1
+
+
+CUT = "... (5000 more chars)"
+
+
+def test_a_version_of_which_nothing_is_known_never_has_the_text_before() -> None:
+    """The edit's new text is cut: the file still holds A in the replay, but this version is not A."""
+    run = RunBuilder().write(SOLUTION, A).edit(SOLUTION, "x = 1", "x = 2\n" + CUT)
+    first, second = rows(run)
+    assert (first["content"], first["complete"]) == (A, True)
+    assert (second["content"], second["n_lines"], second["n_bytes"], second["sha256"]) == (None, 0, 0, None)
+    assert (second["complete"], second["framework"]) == (False, "triton")  # an edit leaves its file in its framework
+    with pytest.raises(UsageError, match=r"no text of solution\.py as of version 1"):
+        final_files(replay(run.frames()))
+    with pytest.raises(UsageError, match="no text for version 1"):
+        diff(replay(run.frames()), 0, 1)
+
+
+def test_a_rewrite_of_which_nothing_is_known_has_no_framework_of_the_text_before() -> None:
+    """A piece of CUDA from the middle of a file replaces a Triton kernel; a later full reading shows the whole."""
+    piece = "    acc += a[i] * b[i];\n" + CUT
+    run = RunBuilder().write(SOLUTION, A).write(SOLUTION, piece)
+    second = rows(run)[1]
+    assert (second["content"], second["complete"], second["framework"]) == (None, False, "unknown")
+    read = rows(
+        run.call("Read", "".join(f"{n}\t{line}\n" for n, line in enumerate(A.splitlines(), 1)), file_path=SOLUTION)
+    )
+    assert (read[1]["complete"], read[1]["framework"]) == (True, "triton")
+
+
+def test_the_start_of_a_rewrite_is_its_own() -> None:
+    start = "import torch\nimport triton\n# another\n"
+    second = rows(RunBuilder().write(SOLUTION, A).write(SOLUTION, start + CUT))[1]
+    assert (second["content"], second["complete"], second["n_lines"]) == (start.rstrip("\n"), False, 3)

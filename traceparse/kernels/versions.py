@@ -2,8 +2,9 @@
 
 A row is one (call, file): what several commands of one call did to a file is one version, and a call that changes two
 files makes two rows. A call that visibly wrote a file makes a version even where the log cut its text (``complete`` is
-then false and ``content`` holds what is known). A call whose target cannot be seen makes none; the versions whose life it
-falls into are no longer complete, until a full write or a full reading of the file.
+then false and ``content`` holds what is known of this version, null where that is nothing: never the text before). A call
+whose target cannot be seen makes none; the versions whose life it falls into are no longer complete, until a full write
+or a full reading of the file.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ class _Row:
     def __init__(self, change: Change, call: dict[str, Any], number: int, shown: str):
         self.change, self.call, self.number, self.shown = change, call, number, shown
         self.text, self.complete = change.after.text, change.after.whole
+        before = change.before
+        self.known = self.complete or before is None or self.text != before.text
+        """Something of this version's own text is known: where a change is lost, the file still holds the text before it."""
         self.parent: _Row | None = None
         self.next_number: int | None = None
         self.is_sidecar = False
@@ -55,7 +59,7 @@ class _Row:
         edit leaves its file in the framework it was in, unless what it shows says otherwise.
         """
         path = self.change.path
-        own = label(self.text, path) if self.text else "unknown"
+        own = label(self.text, path) if self.text and self.known else "unknown"
         if self.complete:
             return own
         edits = self.change.op != "write" and self.parent is not None
@@ -110,7 +114,7 @@ def _replayed(frames: Frames) -> list[_Row]:
         for path in workspace.observed & set(last):
             held = workspace.files.get(path)
             if held is not None:
-                last[path].text, last[path].complete = held.text, held.whole
+                last[path].text, last[path].complete, last[path].known = held.text, held.whole, True
         workspace.observed.clear()
         for change in workspace.take_changes():
             if not is_source(change.path):
@@ -227,7 +231,8 @@ def _columns(trace_id: str, rows: list[_Row]) -> dict[str, list[Any]]:
             if row.complete and (row.parent is None or row.parent.complete)
             else (None, None)
         )
-        encoded = (text or "").encode("utf-8", "replace")
+        shown = text if row.known else None
+        encoded = (shown or "").encode("utf-8", "replace")
         values = {
             "trace_id": trace_id,
             "version": index,
@@ -240,11 +245,11 @@ def _columns(trace_id: str, rows: list[_Row]) -> dict[str, list[Any]]:
             "op": row.change.op,
             "design": design,
             "framework": framework,
-            "n_lines": len((text or "").splitlines()),
+            "n_lines": len((shown or "").splitlines()),
             "n_bytes": len(encoded),
             "sha256": hashlib.sha256(encoded).hexdigest() if row.complete and text is not None else None,
             "complete": row.complete and text is not None,
-            "content": text,
+            "content": shown,
             "parent_version": versions.get(row.parent.number) if row.parent is not None else None,
             "added_lines": added,
             "removed_lines": removed,
@@ -275,7 +280,7 @@ class Files(NamedTuple):
     Attributes:
         version: The version asked for.
         files: Text by path, the solution first.
-        missing: Paths of which the log does not hold the whole text; `files` has what is known of them.
+        missing: Paths of which the log does not hold the whole text; `files` has what is known of them, if anything is.
     """
 
     version: int
@@ -296,7 +301,7 @@ def final_files(kernels: pl.DataFrame, version: int | None = None) -> Files:
         version: `kernels.version`; the run's last one by default.
 
     Raises:
-        UsageError: The run has no solution, or no such version.
+        UsageError: The run has no solution, no such version, or nothing is known of the solution's text at it.
     """
     rows = kernels.sort("version").to_dicts()
     if version is None and rows:
@@ -312,10 +317,18 @@ def final_files(kernels: pl.DataFrame, version: int | None = None) -> Files:
         raise UsageError(
             f"no solution file before version {version}", todo="choose a later version: `traceparse kernels list RUN`"
         )
-    texts = {path: row["content"] or "" for path, row in latest.items()}
-    names = [solution["path"], *sorted(closure({p: references(t) for p, t in texts.items()}, solution["path"]))]
+    if solution["content"] is None:
+        raise UsageError(
+            f"the log holds no text of {solution['path']} as of version {version}",
+            todo="choose a version with lines: `traceparse kernels list RUN`",
+        )
+    # A side file's version of which nothing is known most likely loads what the one before it did; its text is not given for it.
+    named = {row["path"]: row["content"] for row in rows if row["version"] <= version and row["content"] is not None}
+    names = [solution["path"], *sorted(closure({p: references(t) for p, t in named.items()}, solution["path"]))]
     return Files(
-        version, {name: texts[name] for name in names}, [name for name in names if not latest[name]["complete"]]
+        version,
+        {name: latest[name]["content"] for name in names if latest[name]["content"] is not None},
+        [name for name in names if not latest[name]["complete"]],
     )
 
 
