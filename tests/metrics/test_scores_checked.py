@@ -3,7 +3,8 @@
 import pytest
 from score_trace import Trace
 
-from traceparse.metrics.checked import checked, finals, summarise
+from traceparse.metrics.checked import checked, finals, lost_edits, summarise
+from traceparse.tables import frame
 
 
 def bench(trace: Trace, score: str) -> None:
@@ -73,3 +74,55 @@ def test_the_best_is_not_always_the_last() -> None:
     bench(trace, "0.2900")
     summary = summarise(trace.frames() | {"scores": trace.scores()})
     assert (summary["score"], summary["best_score"], summary["correct"]) == (0.29, 0.3, True)
+
+
+FAIL = "FAIL: shape 0 {'b': 1} seed 42: tolerance exceeded"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "state"),
+    [
+        (["PASS", FAIL], [], "failed"),
+        (["PASS", FAIL], ["PASS"], "later"),
+        ([FAIL, "PASS"], [FAIL], "same_version"),
+        ([FAIL], ["PASS"], "later"),
+    ],
+)
+def test_the_last_check_before_the_benchmark_decides(before: list[str], after: list[str], state: str) -> None:
+    trace = Trace()
+    write(trace)
+    for outcome in before:
+        trace.call("python check.py", outcome)
+    bench(trace, "0.3000")
+    for outcome in after:
+        trace.call("python check.py", outcome)
+    assert checked(trace.scores()) == [state]
+
+
+@pytest.mark.parametrize(("lost", "state"), [(1, "same_version"), (2, "later"), (3, "later"), (4, "same_version")])
+def test_a_check_says_nothing_across_a_lost_edit(lost: int, state: str) -> None:
+    """Calls: 0 writes, 1 checks, 2 lists, 3 benchmarks, 4 checks. An edit in call 3 comes before its benchmark, in 4 before its check."""
+    trace = Trace()
+    write(trace)
+    trace.call("python check.py", "PASS")
+    trace.call("ls", "solution.py")
+    bench(trace, "0.3000")
+    trace.call("python check.py", "PASS")
+    assert checked(trace.scores(), {lost}) == [state]
+    assert checked(trace.scores(), {2, 4}) == ["never"]
+
+
+def test_a_lost_edit_is_a_program_that_says_so() -> None:
+    """The text of the program in call 1 is gone and it prints that it patched; that of call 2 prints figures."""
+    solution = {"trace_id": "t", "version": 0, "solution_version": 1, "turn": 0, "record": 1, "path": "solution.py", "is_solution": True, "is_sidecar": False,
+                "op": "write", "framework": "triton", "n_lines": 0, "n_bytes": 0, "complete": False, "is_final": True}  # fmt: skip
+    trace = Trace()
+    trace.call("cat > solution.py <<'E'", "")
+    trace.call("python - <<'EOF'", "patched solution.py")
+    trace.call("python - <<'EOF'", "max error 0.01")
+    frames = trace.frames()
+    # A version is of record 0 here: the first call's.
+    known = frame("kernels", {name: [value] for name, value in (solution | {"record": 0}).items()})
+    assert lost_edits(frames | {"kernels": known}) == {1}
+    whole = known.with_columns(complete=True)
+    assert lost_edits(frames | {"kernels": whole}) == frozenset()

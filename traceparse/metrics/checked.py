@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import polars as pl
 
+from traceparse.metrics.changes import work
 from traceparse.tables import Frames
 
 Checked = Literal["same_version", "later", "failed", "never"]
-"""``same_version``: it had passed by then (in the same result at the latest); ``later``: it passed afterwards; ``failed``: it was
-checked and never passed; ``never``: no check of it is in the trace. The first two count."""
+"""``same_version``: its last check by then passed (one in the same result counts); ``later``: it passed afterwards; ``failed``: it was
+checked, and neither was so; ``never``: no check of it is in the trace. The first two count."""
 
 COUNTS: frozenset[Checked] = frozenset(("same_version", "later"))
 
@@ -26,17 +27,44 @@ def finals(scores: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def checked(scores: pl.DataFrame) -> list[Checked]:
+def checked(scores: pl.DataFrame, lost: Collection[int] = ()) -> list[Checked]:
     """One verdict for each row of `finals`, in its order.
 
     Versions are told apart by ``kernel_version``. Where that is unknown only a check in the same result speaks for a
-    score: the two ran on the same text as far as the trace shows.
+    score: the two ran on the same text as far as the trace shows. A check says nothing of a score from which a lost edit parts it.
+
+    Args:
+        scores: The table `scores` of one run.
+        lost: Calls that changed the solution unseen (`lost_edits`).
     """
     checks = scores.filter(pl.col("official") & (pl.col("metric") == "check")).to_dicts()
-    return [_verdict(row, checks) for row in finals(scores).to_dicts()]
+    return [_verdict(row, checks, lost) for row in finals(scores).to_dicts()]
 
 
-def _verdict(score: Mapping[str, Any], checks: list[dict[str, Any]]) -> Checked:
+def lost_edits(frames: Frames) -> frozenset[int]:
+    """The calls that changed the solution, as their output says, while the log holds neither their text nor a version of it.
+
+    Args:
+        frames: `kernels`, `tool_calls` and `blocks` of one run, as far as known.
+    """
+    if not {"kernels", "tool_calls", "blocks"} <= set(frames):
+        return frozenset()
+    if frames["kernels"].filter("is_solution")["complete"].all():
+        return frozenset()  # whole texts leave no room for a change between them
+    unseen = {(change.turn, change.record) for change in work(frames).changes if change.version is None}
+    return frozenset(
+        call
+        for call, turn, record in frames["tool_calls"].select("call", "turn", "record").iter_rows()
+        if (turn, record) in unseen
+    )
+
+
+def _parted(one: int | None, other: int | None, lost: Collection[int]) -> bool:
+    """A lost edit lies between two launches; one that edits and then runs lies before itself."""
+    return one is not None and other is not None and any(min(one, other) < call <= max(one, other) for call in lost)
+
+
+def _verdict(score: Mapping[str, Any], checks: list[dict[str, Any]], lost: Collection[int]) -> Checked:
     version = score["kernel_version"]
     ours = [
         check
@@ -44,17 +72,27 @@ def _verdict(score: Mapping[str, Any], checks: list[dict[str, Any]]) -> Checked:
         if (check["kernel_version"] == version if version is not None else check["record"] == score["record"])
     ]
     ours = [check for check in ours if check["solution_version"] == score["solution_version"]]
+    ours = [check for check in ours if not _parted(check["launch_call"], score["launch_call"], lost)]
     passed = [check for check in ours if check["value"] == 1.0]
     if not passed:
         return "failed" if ours else "never"
-    return "same_version" if any(check["record"] <= score["record"] for check in passed) else "later"
+    if any(check["record"] == score["record"] for check in passed):
+        return "same_version"
+    before = [check for check in ours if check["obs"] < score["obs"]]
+    if before and before[-1]["value"] == 1.0:
+        return "same_version"
+    return "later" if any(check["obs"] > score["obs"] for check in passed) else "failed"
 
 
 def summarise(frames: Frames) -> dict[str, float | str | bool | None]:
     """The columns of `runs` that follow from `scores`: score, best_score, score_metric, correct; null where nothing says."""
     scores = frames["scores"]
     official = finals(scores)
-    standing = [value for value, state in zip(official["value"], checked(scores), strict=True) if state in COUNTS]
+    standing = [
+        value
+        for value, state in zip(official["value"], checked(scores, lost_edits(frames)), strict=True)
+        if state in COUNTS
+    ]
     outcomes = scores.filter(pl.col("official") & (pl.col("metric") == "check"))["value"]
     return {
         "score": standing[-1] if standing else None,

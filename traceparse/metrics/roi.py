@@ -28,7 +28,7 @@ import polars as pl
 
 from traceparse.kernels.framework import most_specific
 from traceparse.metrics.changes import work
-from traceparse.metrics.checked import COUNTS, checked, finals
+from traceparse.metrics.checked import COUNTS, checked, finals, lost_edits
 from traceparse.metrics.sweeps import PLAIN, configurations
 from traceparse.tables import Frames, empty, frame
 
@@ -58,7 +58,7 @@ def ladder(frames: Frames) -> pl.DataFrame:
     scores = frames["scores"]
     found = [
         row | {"checked": verdict}
-        for row, verdict in zip(finals(scores).to_dicts(), checked(scores), strict=True)
+        for row, verdict in zip(finals(scores).to_dicts(), checked(scores, lost_edits(frames)), strict=True)
         if row["value"] is not None and math.isfinite(row["value"])
     ]
     found = [row for row in found if row["metric"] == found[-1]["metric"]]
