@@ -75,6 +75,17 @@ def test_help_is_light(arguments: list[str]) -> None:
     assert loaded_after(code) & (HEAVY | {"polars", "huggingface_hub", "tiktoken"}) == set()
 
 
+def test_a_load_without_changes_reads_no_table(tmp_path: Path) -> None:
+    arguments = ["traceparse", "load", "sample", "--out", str(tmp_path / "out")]
+    code = (
+        f"import sys; sys.argv = {arguments!r}\nfrom traceparse.cli import main\ntry: main()\nexcept SystemExit: pass"
+    )
+    first, again = loaded_after(code), loaded_after(code)
+    assert "polars" in first
+    assert again & (HEAVY | {"polars"}) == set()
+    assert "9" in again  # the summary is printed all the same: nine traces
+
+
 def test_loading_without_analysis_needs_no_heavy_part(tmp_path: Path) -> None:
     code = f"import traceparse as tp; tp.load('sample', {str(tmp_path / 'out')!r}, jobs=1)"
     assert loaded_after(code) & HEAVY == set()

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-import polars as pl
+import msgspec
+
+from traceparse import store
+from traceparse.errors import StoreError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
     from traceparse.dataset import Dataset
+
+_KEPT = "summary.json"
+"""Beside the tables, and gone with them at the next load that changes any: so it never says what they do not."""
+
+
+def summary_of(folder: Path) -> list[tuple[str, str]]:
+    """`summarise` of loaded tables; after the first time without reading them, so that a load without changes stays quick.
+
+    Raises:
+        StoreError: There are no tables, or they cannot be read.
+    """
+    kept = folder / _KEPT
+    try:
+        lines = msgspec.json.decode(kept.read_bytes(), type=list[tuple[str, str]])
+    except (OSError, msgspec.MsgspecError):
+        from traceparse.dataset import Dataset
+
+        lines = summarise(Dataset(folder))
+        with contextlib.suppress(StoreError):  # a folder that cannot be written has been read all the same
+            store.write_atomic(kept, msgspec.json.encode(lines))
+    return [(label, str(folder) if label == "tables" else text) for label, text in lines]
 
 
 def summarise(data: Dataset) -> list[tuple[str, str]]:
     """Label and text of each line; every figure is counted from the tables."""
+    import polars as pl
+
     runs, skipped, counts = data.table("runs"), data.table("skipped"), data.manifest.counts
     n = runs.height
     lines = [
@@ -46,12 +77,16 @@ def summarise(data: Dataset) -> list[tuple[str, str]]:
 
 def coverage(runs: pl.DataFrame, column: str) -> str:
     """How many runs hold which value, most frequent first; null reads "unknown"."""
+    import polars as pl
+
     tally = runs.group_by(pl.col(column).fill_null("unknown")).len().sort("len", column, descending=[True, False])
     return ", ".join(f"{value} {count}" for value, count in tally.iter_rows())
 
 
 def skipped_line(skipped: pl.DataFrame) -> str:
     """One line on what gave no block: what was lost first, then what was repaired or left out by design."""
+    import polars as pl
+
     if not skipped.height:
         return "nothing"
     parts = []

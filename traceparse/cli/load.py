@@ -13,7 +13,6 @@ from traceparse.cli.app import cli
 from traceparse.cli.printing import printable
 
 if TYPE_CHECKING:
-    from traceparse.dataset import Dataset
     from traceparse.engine import Progress
 
 
@@ -51,15 +50,19 @@ def load(
     Tables that a load wrote before are replaced as a whole; only files that changed are read again. Broken records are
     skipped and listed in the table `skipped`.
     """
-    from traceparse.dataset import load as load_data
+    from traceparse.engine import Options
+    from traceparse.engine import load as load_tables
 
+    options = Options(
+        format=None if format_name == "auto" else format_name,
+        strict=strict,
+        tokens=not no_tokens,
+        analysis=not no_analysis,
+    )
     with _progress(quiet) as report:
-        data = load_data(
-            source, out, revision=revision, format=None if format_name == "auto" else format_name, strict=strict,
-            tokens=not no_tokens, analysis=not no_analysis, jobs=jobs, progress=report,
-        )  # fmt: skip
+        folder = load_tables(source, out, revision=revision, options=options, jobs=jobs, progress=report)
     if not quiet:
-        _print_summary(data)
+        _print_summary(folder)
 
 
 @contextmanager
@@ -90,10 +93,10 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         yield report
 
 
-def _print_summary(data: Dataset) -> None:
-    from traceparse.summary import summarise
+def _print_summary(folder: Path) -> None:
+    from traceparse.summary import summary_of
 
-    lines = summarise(data)
+    lines = summary_of(folder)
     width = max(len(label) for label, _ in lines)
     for label, text in lines:
         click.echo(f"{label:<{width}}  {printable(text)}")

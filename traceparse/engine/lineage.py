@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-LINEAGE = "lineage"
+from traceparse.engine.plan import LINEAGE
+
 SCHEMA = {
     "trace_id": pl.String(),
     "key": pl.String(),

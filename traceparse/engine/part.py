@@ -17,8 +17,8 @@ from traceparse.assemble import Run, assemble
 from traceparse.assemble.lineage import keys, mark_copies
 from traceparse.describe import describe, trusts_error_flags
 from traceparse.engine import lineage
-from traceparse.engine.lineage import LINEAGE, Verdict
-from traceparse.engine.plan import Group, Options, Twin, Unread
+from traceparse.engine.lineage import Verdict
+from traceparse.engine.plan import LINEAGE, Group, Options, Twin, Unread
 from traceparse.errors import StoreError, TraceparseError
 from traceparse.formats import by_name, detect
 from traceparse.formats.log import Log

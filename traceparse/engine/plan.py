@@ -19,6 +19,9 @@ from traceparse.formats.log import Log
 from traceparse.sources import Listing, Member, TruncatedStream, hash_member
 from traceparse.store import FileMark, Manifest
 
+LINEAGE = "lineage"
+"""Name of the table, beside the contract's, of responses that several sessions may hold (`traceparse.engine.lineage`)."""
+
 PART_BYTES = 8 << 20
 """Bytes of logs per part: small enough for memory and even work, large enough for few files."""
 
@@ -86,8 +89,6 @@ def standing_manifest(folder: Path, options: Options, source: str) -> Manifest |
         old = store.read_manifest(folder)
     except StoreError:
         return None  # unreadable or of another version: read everything again
-    from traceparse.engine.lineage import LINEAGE
-
     same = old.code == code_hash() and old.options == msgspec.to_builtins(options)
     whole = store.is_whole(folder, old) and (folder / f"{LINEAGE}.parquet").is_file()
     return old if same and whole and store.same_source(old.source, source) else None
