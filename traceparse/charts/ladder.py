@@ -100,9 +100,12 @@ def ladder_in_phases(
         ),
         version_columns,
     )
-    ladder = score_ladder(roi, over=over, height=height)
+    # A layer without rows would still take part in the axes, and Vega complains of its extent.
+    layers = [behind] if bands.height else []
+    layers += [rules, labels] if versions["opens"].any() else []
+    layers += [ticks] if versions.height else []
     chart: alt.LayerChart = (
-        alt.layer(behind, rules, labels, ticks, ladder)
+        alt.layer(*layers, score_ladder(roi, over=over, height=height))
         .resolve_scale(color="independent", shape="independent")
         .properties(width="container", height=height)
     )

@@ -13,6 +13,7 @@ from traceparse.published import load_boards
 from traceparse.report import views
 from traceparse.report.page import Figure, render
 from traceparse.report.transcript import transcript
+from traceparse.report.views import course
 
 if TYPE_CHECKING:
     import altair as alt
@@ -113,8 +114,8 @@ _LINK = "A click opens the turn in the transcript."
 _WORDS = {
     "ladder": (
         "Score over spend",
-        "Each mark is one official benchmark, the line the best so far that passes its check. "
-        f"Flat stretches are spend that bought nothing. {_LINK}",
+        "Each mark is one official benchmark, the line the best so far that passes its check; the bands are the phases, the "
+        f"ticks the versions of the kernel. Flat stretches are spend that bought nothing. {_LINK}",
     ),
     "ladder-time": (
         "Score over time",
@@ -145,11 +146,13 @@ def _figures(frames: Frames, parts: pl.DataFrame) -> list[Figure]:
     """Every figure that has something to draw; a table without rows has none."""
     turns, roi, phases, calls = frames["turns"], frames["roi"], frames["phases"], frames["tool_calls"]
     drawn: dict[str, alt.Chart | alt.LayerChart] = {}
-    if roi.height:
-        spent = roi["cum_spend_tokens"].count() > 0
-        drawn["ladder"] = charts.score_ladder(roi, over="cum_spend_tokens" if spent else "step")
+    bands, versions = course.bands(phases, turns), course.versions(frames["kernels"], turns)
+    if roi["cum_spend_tokens"].count():
+        drawn["ladder"] = charts.ladder_in_phases(roi, bands, versions)
+    elif roi.height:
+        drawn["ladder"] = charts.score_ladder(roi, over="step")
     if roi["cum_s"].count():
-        drawn["ladder-time"] = charts.score_ladder(roi, over="cum_s")
+        drawn["ladder-time"] = charts.ladder_in_phases(roi, bands, versions, over="cum_s")
     if phases.height:
         drawn["phase-strip"] = charts.phase_strip(phases)
     if parts.height:
