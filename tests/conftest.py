@@ -26,6 +26,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes give no test id: compressed ones hold the time of day, and two workers would collect different tests."""
+    return argname if isinstance(val, bytes) else None
+
+
 def write_lines(path: Path, *records: object) -> Path:
     """Write records as JSON lines; bytes go in as they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
