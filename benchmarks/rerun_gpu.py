@@ -115,7 +115,7 @@ def run_battery(state: Path, budget_s: float, jobs: int, only: str) -> list[Resu
         results += rerun(
             some, deck=deck, trust=True, out=state / "battery", gates=("strict",), jobs=jobs,
             limits=Limits(start_s=120, build_s=build_s, call_s=20, time_s=90),
-            time_budget_s=max(0.0, budget_s - (time.monotonic() - started)), progress=_told,
+            time_budget_s=max(0.0, budget_s - (time.monotonic() - started)), progress=told,
         )  # fmt: skip
     print("\nbattery: kernel | outcome (wanted) | failed proofs | ms: event kernel | message")
     wrong = 0
@@ -139,7 +139,7 @@ def run_published(state: Path, arguments: argparse.Namespace, budget_s: float) -
     targets = published(arguments.per_problem, arguments.only)
     results = rerun(
         targets, deck=CHECKOUT / "benchmarks" / "hard" / "problems-h100", trust=True, out=state / "published", gates=("current", "strict"),
-        jobs=arguments.jobs, limits=Limits(build_s=400, call_s=120, time_s=150, script_s=500), time_budget_s=budget_s, progress=_told,
+        jobs=arguments.jobs, limits=Limits(build_s=400, call_s=120, time_s=150, script_s=500), time_budget_s=budget_s, progress=told,
         cpu=arguments.cpu,
     )  # fmt: skip
     print(f"published: {len(results)} of {len(targets)} run")
@@ -190,7 +190,8 @@ def write_table(state: Path) -> str:
 _started = time.monotonic()
 
 
-def _told(step: Progress) -> None:
+def told(step: Progress) -> None:
+    """One line on standard output for each kernel that is done."""
     if step.result is not None and step.detail != "kept from before":
         result = step.result
         print(
@@ -200,7 +201,7 @@ def _told(step: Progress) -> None:
         )
 
 
-def _resume(state: Path) -> None:
+def resume(state: Path) -> None:
     """Put results carried from another machine where a batch looks for them."""
     carried = ROOT / "checkouts" / "rerun-resume.json"
     for part, results in (json.loads(carried.read_text()) if carried.is_file() else {}).items():
@@ -210,6 +211,15 @@ def _resume(state: Path) -> None:
             path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', result['name'])[:180]}.json"
             if not path.exists():
                 path.write_text(json.dumps(result))
+
+
+def stop_after(seconds: float) -> threading.Timer:
+    """Interrupt this process, as Ctrl-C does, after so many seconds; `cancel` calls it off."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
+    stop = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT))
+    stop.daemon = True
+    stop.start()
+    return stop
 
 
 def write_summary(state: Path) -> Path:
@@ -245,14 +255,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="regular expression on kernel names")
     parser.add_argument("--state", type=Path, default=ROOT / "checkouts" / "rerun-out")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
     started = time.monotonic()
     print("GPUs:", [(gpu.name, gpu.driver, gpu.sm, gpu.clock_mhz, gpu.temperature_c) for gpu in gpus()], flush=True)
     arguments.state.mkdir(parents=True, exist_ok=True)
-    _resume(arguments.state)
-    stop = threading.Timer(arguments.hard, lambda: os.kill(os.getpid(), signal.SIGINT))
-    stop.daemon = True
-    stop.start()
+    resume(arguments.state)
+    stop = stop_after(arguments.hard)
     try:
         if "battery" in arguments.what:
             run_battery(arguments.state, arguments.budget, arguments.jobs, arguments.only)
