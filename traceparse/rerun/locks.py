@@ -29,16 +29,13 @@ class DeviceLock:
 
     @contextmanager
     def held(self, mode: str) -> Iterator[None]:
-        """Hold the device: ``shared``, ``exclusive``, or ``none`` (no waiting, nothing held).
+        """Hold the device ``shared`` or ``exclusive``.
 
         Raises:
             ValueError: There is no such mode.
         """
-        if mode not in ("shared", "exclusive", "none"):
+        if mode not in ("shared", "exclusive"):
             raise ValueError(f"no lock mode {mode!r}")
-        if mode == "none":
-            yield
-            return
         turn, device = _opened(self._turnstile), _opened(self._device)
         try:
             fcntl.flock(turn, fcntl.LOCK_EX)

@@ -20,7 +20,7 @@ from traceparse.rerun.outcome import Outcome, Result, ShapeResult, error_outcome
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Event, Limits, StageResult, Workplace
 
-RULES = "3"
+RULES = "4"
 """Version of the rules; results kept under another one are run again."""
 
 Step = Callable[..., None]

@@ -173,7 +173,7 @@ class Workplace:
         copy = self._copy(name.removesuffix(".py"))
         before = self._hashes(copy)
         nonce = secrets.token_hex(16)
-        mode = "none" if turns else ("exclusive" if name == "benchmark.py" else "shared")
+        mode = "exclusive" if name == "benchmark.py" and not turns else "shared"
         result = self._stage(
             name.removesuffix(".py"),
             ["deckscript", str(copy / name), str(int(turns))],

@@ -24,7 +24,7 @@ from traceparse.rerun.child.wire import Wire
 
 
 class _Turns(io.TextIOBase):
-    """Standard output that waits for the device when a timing begins, and gives it back afterwards."""
+    """Standard output that waits for the device when a timing begins, and shares it again afterwards."""
 
     def __init__(self, out: TextIO, parent: Wire):
         self._out, self._parent = out, parent
@@ -35,7 +35,7 @@ class _Turns(io.TextIOBase):
             self._hold("exclusive")
         written = self._out.write(text)
         if "event=variant_end" in text or "event=variant_error" in text:
-            self._hold("none")
+            self._hold("shared")
         return written
 
     def flush(self) -> None:

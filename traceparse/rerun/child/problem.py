@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,9 @@ class Recipe:
         seed: Seed of the deck's own ``get_inputs``.
         shift: Seed of the rotation laid over every floating-point tensor; 0 for none. A rotation keeps the distribution
             and makes inputs fresh also where the deck seeds ``get_inputs`` itself, at the cost of one copy.
-        scale: Factor on the first floating-point input.
+        scale: Factor on one floating-point input.
+        scaled: Which one, counted among the floating-point inputs.
+        ragged: Seed by which lengths and offsets among the inputs are made unequal; 0 leaves them as the deck makes them.
         keep_edges: Keep the first and last 1,024 elements of each tensor as the recipe without shift has them, so that
             a result remembered under a sample of the contents is found out.
     """
@@ -35,11 +38,20 @@ class Recipe:
     shift: int = 0
     scale: float = 1.0
     keep_edges: bool = False
+    scaled: int = 0
+    ragged: int = 0
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Recipe:
         """From its JSON form."""
-        return cls(int(message["seed"]), int(message["shift"]), float(message["scale"]), bool(message["keep_edges"]))
+        return cls(
+            int(message["seed"]),
+            int(message["shift"]),
+            float(message["scale"]),
+            bool(message["keep_edges"]),
+            int(message["scaled"]),
+            int(message["ragged"]),
+        )
 
 
 def load_module(path: Path, name: str) -> ModuleType:
@@ -101,10 +113,13 @@ def build_inputs(reference: ModuleType, shape: Mapping[str, Any], recipe: Recipe
 
 
 def vary(values: Sequence[Any], recipe: Recipe) -> list[Any]:
-    """Lay the recipe's rotation and scale over inputs; returns new tensors where anything changes."""
-    steps, scaled, varied = random.Random(recipe.shift), recipe.scale == 1.0, []  # noqa: S311 - no secret
+    """Lay the recipe's rotation, scale and raggedness over inputs; returns new tensors where anything changes."""
+    steps, ragged = random.Random(recipe.shift), random.Random(recipe.ragged)  # noqa: S311 - no secrets
+    floats, varied = 0, []
     for value in values:
         if not (isinstance(value, torch.Tensor) and value.is_floating_point()):
+            if recipe.ragged and isinstance(value, torch.Tensor):
+                value = _uneven(value, ragged)
             varied.append(value)
             continue
         if recipe.shift and value.numel() > 1:
@@ -113,10 +128,42 @@ def vary(values: Sequence[Any], recipe: Recipe) -> list[Any]:
                 flat, original = fresh.view(-1), value.reshape(-1)
                 flat[:_EDGE], flat[-_EDGE:] = original[:_EDGE], original[-_EDGE:]
             value = fresh
-        if not scaled:
-            value, scaled = by_chunks(value, lambda part: part * recipe.scale), True
+        if floats == recipe.scaled and recipe.scale != 1.0:
+            value = by_chunks(value, lambda part: part * recipe.scale)
+        floats += 1
         varied.append(value)
     return varied
+
+
+def is_ragged(plain: Sequence[Any], ragged: Sequence[Any]) -> bool:
+    """Whether raggedness changed anything: whether there are lengths or offsets among these inputs."""
+    pairs = zip(plain, ragged, strict=True)
+    return any(
+        isinstance(one, torch.Tensor) and not one.is_floating_point() and not torch.equal(one, other)
+        for one, other in pairs
+    )
+
+
+def _uneven(value: torch.Tensor, draw: random.Random) -> torch.Tensor:
+    """Lengths (integers, all equal, above 1) cut at random, offsets (from 0, never falling) with up to half of each part moved.
+
+    The sum of the parts and the greatest length stay within what the deck gave, so that nothing points outside.
+    """
+    if value.ndim != 1 or value.dtype not in (torch.int32, torch.int64) or not value.numel():
+        return value
+    listed = value.tolist()
+    if min(listed) == max(listed) > 1:
+        new = [draw.randint(1, listed[0]) for _ in listed]
+    elif len(listed) > 2 and listed[0] == 0 and all(a <= b for a, b in itertools.pairwise(listed)):
+        parts = [b - a for a, b in itertools.pairwise(listed)]
+        order = draw.sample(range(len(parts)), len(parts))
+        for giver, taker in zip(order[::2], order[1::2], strict=False):
+            moved = draw.randint(0, parts[giver] // 2)
+            parts[giver], parts[taker] = parts[giver] - moved, parts[taker] + moved
+        new = [sum(parts[:at]) for at in range(len(listed))]
+    else:
+        return value
+    return torch.tensor(new, dtype=value.dtype, device=value.device)
 
 
 def by_chunks(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

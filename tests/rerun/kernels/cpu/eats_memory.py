@@ -8,7 +8,7 @@ from torch import nn
 
 held = []
 while True:
-    held.append(bytearray(os.urandom(1 << 20)) * 32)
+    held.append(bytearray(os.urandom(1 << 20)) * 64)
     time.sleep(0.01)
 
 

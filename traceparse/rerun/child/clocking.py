@@ -1,0 +1,72 @@
+"""The timing of one shape: which series are taken, what is kept of them, and the judge's own clock beside them. Takes no series itself."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from traceparse.rerun.child.problem import Recipe
+from traceparse.rerun.child.session import Session
+from traceparse.rerun.child.verdicts import judge_outputs
+
+_LARGE_INPUTS = 1 << 29
+
+
+def clock(session: Session) -> None:
+    """Time the open shape with the device to itself; the last timed call and one drawn at random are compared.
+
+    Raises:
+        Stop: The candidate's process fails.
+    """
+    count, recipes = int(session.order["count"]), _recipes(session)
+    keep = [secrets.randbelow(max(1, min(count, 24) - 1))]
+    session.hold("exclusive")
+    reply = session.ask(
+        "time",
+        "time",
+        count=count,
+        warmup=session.order["warmup"],
+        limit_s=session.order["series_s"],
+        keep=keep,
+        recipes=[vars(recipe) for recipe in recipes],
+    )
+    outside = _outside(session, float(reply["standard"]["host_ms"][-1]))
+    session.hold("shared")
+    for at in reply["kept"]:
+        base = recipes[at % len(recipes)]
+        moved = Recipe(base.seed, base.shift + 1 + at)
+        judge_outputs(session, "timed_outputs", f"timed call {at}", session.ask("fetch", "call", at=at), moved)
+    session.parent.send({"event": "timing", "shape": session.shape_at, "outside_ms": outside, **reply})
+
+
+def profile(session: Session) -> None:
+    """What runs on the device, shape by shape, after every shape is timed: a tracer once attached slows each launch down.
+
+    Raises:
+        Stop: The candidate's process fails.
+    """
+    for at in range(len(session.order["shapes"])):
+        session.hold("shared")
+        session.open(at)
+        recipes = [vars(recipe) for recipe in _recipes(session)]
+        session.hold("exclusive")
+        reply = session.ask("profile", "time", count=session.order["profile"], recipes=recipes)
+        session.hold("shared")
+        session.parent.send({"event": "profile", "shape": at, **reply})
+
+
+def _recipes(session: Session) -> list[Recipe]:
+    # Two sets far larger than any L2 evict each other as well as three, and leave room beside them.
+    sets = 2 if session.input_bytes > _LARGE_INPUTS else 3
+    return [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(sets)]
+
+
+def _outside(session: Session, rough_ms: float) -> float:
+    """Milliseconds a call, back to back, by this process's clock: the least of five bursts of some 40 ms each."""
+    count = max(5, min(400, int(40 / max(rough_ms, 0.01))))
+    bursts = []
+    for _ in range(5):
+        started = time.perf_counter()
+        session.ask("burst", "time", count=count)
+        bursts.append((time.perf_counter() - started) * 1e3 / count)
+    return min(bursts)

@@ -1,0 +1,102 @@
+"""The strict cases of one shape: which calls are made on which inputs, so that a wrong kernel shows. Decides no verdict."""
+
+from __future__ import annotations
+
+import secrets
+
+import torch
+
+from traceparse.rerun.child.problem import Recipe, is_ragged
+from traceparse.rerun.child.session import Session, Stop
+from traceparse.rerun.child.verdicts import check_sensitivity, check_tolerance, judge_outputs, unfit
+
+_STEADY_CALLS = 12
+_SMALL, _LARGE = 2.0**-7, 8.0
+
+
+def prove(session: Session) -> None:
+    """Put the open shape through every case; each observation goes to the parent at once.
+
+    Raises:
+        Stop: The first call fails, or the candidate's process does.
+    """
+    check_tolerance(session)
+    check_sensitivity(session)
+    seeds = [secrets.randbits(31) for _ in range(6)]
+    shifts = [1 + secrets.randbits(31) for _ in range(6)]
+    if not _case(session, "correct", "nominal", Recipe(seeds[0], shifts[0]), limit="build"):
+        return
+    filled = Recipe(seeds[1], shifts[1])
+    _case(session, "uninitialised", "torch fills new tensors with NaN", filled, fill=True, limit="build")
+    _case(session, "steady", f"after {_STEADY_CALLS} calls", Recipe(seeds[2], shifts[2]), repeat=_STEADY_CALLS)
+    for shift, case in ((shifts[3], "new contents, same pointer and version"), (shifts[4], "and the same edges")):
+        _case(session, "same_storage", case, Recipe(seeds[3], shift, keep_edges=True), mode="overwrite")
+    _case(session, "fresh_inputs", "new tensors at reused addresses", Recipe(seeds[4], shifts[5]))
+    _scales(session, seeds[5], shifts[0])
+    _ragged(session, seeds[0], shifts[1])
+
+
+def _scales(session: Session, seed: int, shift: int) -> None:
+    """The first floating-point input far smaller and larger; at the first shape each other one far smaller too.
+
+    Which input governs a kernel's shortcut is not known beforehand: a decay near zero, say, makes a recurrence remember
+    what its usual inputs make it forget.
+    """
+    for scale in (_SMALL, _LARGE):
+        _fit_case(session, "scales", f"first input times {scale:g}", Recipe(seed, shift, scale=scale))
+    if session.shape_at == 0:
+        floats = [
+            value
+            for value in session.inputs(Recipe(seed))
+            if isinstance(value, torch.Tensor) and value.is_floating_point()
+        ]
+        for at in range(1, len(floats)):
+            recipe = Recipe(seed, shift, scale=_SMALL, scaled=at)
+            _fit_case(session, "scales", f"floating-point input {at} times {_SMALL:g}", recipe)
+
+
+def _ragged(session: Session, seed: int, shift: int) -> None:
+    """Lengths and offsets among the inputs, all equal as the deck makes them, made unequal."""
+    recipe = Recipe(seed, shift, ragged=1 + secrets.randbits(31))
+    if is_ragged(session.inputs(Recipe(seed, shift)), session.inputs(recipe)):
+        _fit_case(session, "ragged", "unequal lengths and offsets", recipe)
+    else:
+        session.proof("ragged", "lengths and offsets", None, "there are none among the inputs")
+
+
+def _fit_case(session: Session, gate: str, case: str, recipe: Recipe) -> None:
+    """A case on inputs that the deck does not make itself: judged only where the reference is sure of its own outputs."""
+    reason = unfit(session, recipe)
+    if reason is None:
+        _case(session, gate, case, recipe)
+    else:
+        session.proof(gate, case, None, reason)
+
+
+def _case(
+    session: Session,
+    gate: str,
+    case: str,
+    recipe: Recipe,
+    *,
+    mode: str = "fresh",
+    fill: bool = False,
+    repeat: int = 1,
+    limit: str = "call",
+) -> bool:
+    sizes = [output.numel() * output.element_size() for output in session.like]
+    reply = session.ask(
+        "call", limit, tolerate=True, recipe=vars(recipe), mode=mode, poison=True, fill=fill, repeat=repeat, sizes=sizes
+    )
+    if "error" in reply:
+        error = reply["error"]
+        # A first call that fails is a kernel that does not run; the parent tells a build error from a wrong kernel.
+        if gate == "correct":
+            raise Stop(kind="raised", op="call", **error)
+        session.proof(gate, case, False, f"{error['type']}: {error['message'][-500:]}")
+        return False
+    ok = judge_outputs(session, gate, case, reply, recipe)
+    changed = reply["inputs_changed"]
+    text = f"inputs {changed} changed by the call" if changed else "inputs as they were"
+    session.proof("inputs_untouched", case, not changed, text)
+    return ok
