@@ -23,7 +23,8 @@ from traceparse.formats.anthropic import (
     usage_of,
 )
 from traceparse.formats.blocks import cut_marked
-from traceparse.formats.loose import count, instant, mapping, number, raw_text, string, unknown
+from traceparse.formats.loose import count, instant, mapping, number, string
+from traceparse.formats.records import raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
 

@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from traceparse.formats import Knows
-from traceparse.formats.loose import (
-    answer_blocks,
-    count,
-    mapping,
-    raw_text,
-    string,
-    text_block,
-    thinking_block,
-    unknown,
-    use_block,
-    whole,
-)
+from traceparse.formats.loose import answer_blocks, count, mapping, string, text_block, thinking_block, use_block, whole
+from traceparse.formats.records import raw_text, trace_of_log, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
 from traceparse.model import Block, Event, Role, Trace
 
@@ -101,18 +91,10 @@ def read(log: Log) -> Iterable[Trace]:
         except RecursionError:  # content that could be skipped over, but not written out again
             log.skip(line, "too_deep", "dropped")
     total = reader.total()
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="adjacency",
-        real_clock=False,
-        totals=openai_usage(total) if total else None,
-        totals_final=bool(total) and not reader.open,
-        session_id=reader.first_thread,
-    )
+    trace = trace_of_log(log, NAME, events, "adjacency")
+    trace.totals, trace.totals_final = openai_usage(total) if total else None, bool(total) and not reader.open
+    trace.session_id = reader.first_thread
+    yield trace
 
 
 class _Reader:

@@ -15,7 +15,8 @@ import msgspec
 
 from traceparse.formats import Knows
 from traceparse.formats.codex_items import Item, item_blocks
-from traceparse.formats.loose import count, instant, mapping, number, raw_text, string, unknown, whole
+from traceparse.formats.loose import count, instant, mapping, number, string, whole
+from traceparse.formats.records import raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
 from traceparse.model import Block, Event, ToolResult, Trace
 

@@ -17,21 +17,19 @@ from traceparse.formats.loose import (
     add,
     answer_blocks,
     content_blocks,
-    convert,
     count,
     instant,
     json_text,
     lasted,
     mapping,
     number,
-    raw_text,
+    streams,
     string,
-    sum_usage,
     thinking_block,
-    unknown,
     use_block,
     whole,
 )
+from traceparse.formats.records import Results, convert, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "cursor-stream"
@@ -106,7 +104,7 @@ class _Reading:
         self.cwd: str | None = None
         self.calls: dict[str, Event] = {}
         self.partial: Event | None = None
-        self.results: list[tuple[Usage | None, float | None]] = []
+        self.results = Results()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         self.session = self.session or string(row.session_id)
@@ -123,8 +121,7 @@ class _Reading:
         elif row.type == "system":
             self.model, self.cwd = string(row.model) or self.model, string(row.cwd) or self.cwd
         elif row.type == "result":
-            milliseconds = number(row.duration_ms)
-            self.results.append((result_usage(row.usage, row), None if milliseconds is None else milliseconds / 1e3))
+            self.results.add(result_usage(row.usage, row), row.duration_ms)
         elif row.type == "error":
             event.blocks = [Block("error", raw_text(line))]
         else:
@@ -204,8 +201,7 @@ def _answer(call_id: str | None, result: Any, use: Block, seconds: float | None)
         is_error = code != 0
     elif outcome == "success" and not runs_command:
         is_error = False
-    streams = [text for key in ("stdout", "stderr") if (text := string(body.get(key)))]
-    content: Any = "\n".join(streams) if "stdout" in body or "stderr" in body else body.get("content")
+    content: Any = streams(body) if "stdout" in body or "stderr" in body else body.get("content")
     if content is None or not isinstance(content, str | list):
         content = json_text(value) if value is not None else None
     return answer_blocks(
@@ -217,18 +213,7 @@ def read(log: Log) -> Iterable[Trace]:
     """Read the stream as one trace; the results of several runs in one file are added up."""
     reading = _Reading(log)
     events = list(convert(log, _DECODER, reading.events))
-    times = [seconds for _, seconds in reading.results if seconds is not None]
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="adjacency",
-        real_clock=any(event.timestamp for event in events),
-        totals=sum_usage(usage for usage, _ in reading.results if usage is not None),
-        session_id=reading.session,
-        cwd=reading.cwd,
-        model=reading.model,
-        elapsed_s=sum(times) if times else None,
-    )
+    trace = trace_of_log(log, NAME, events, "adjacency")
+    trace.totals, trace.elapsed_s = reading.results.usage, reading.results.elapsed_s
+    trace.session_id, trace.cwd, trace.model = reading.session, reading.cwd, reading.model
+    yield trace

@@ -14,16 +14,8 @@ import msgspec
 
 from traceparse.formats import Group, Knows, trace_id_of
 from traceparse.formats.log import Head, Line, Log
-from traceparse.formats.loose import (
-    content_blocks,
-    convert,
-    mapping,
-    raw_text,
-    sequence,
-    thinking_block,
-    unknown,
-    use_block,
-)
+from traceparse.formats.loose import content_blocks, mapping, parts, thinking_block, use_block
+from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "cursor-transcript"
@@ -87,16 +79,9 @@ def read(log: Log) -> Iterable[Trace]:
         if agent != MAIN:
             agents[agent] = Agent(agent, MAIN)
         events += convert(log, _DECODER, lambda line, row, f=file, a=agent: _events(log, line, row, f, a), file)  # type: ignore[misc]
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="adjacency",
-        real_clock=False,
-        agents=agents,
-    )
+    trace = trace_of_log(log, NAME, events, "adjacency")
+    trace.agents = agents
+    yield trace
 
 
 def _events(log: Log, line: Line, row: _Row, file: int, agent: str) -> Iterator[Event]:
@@ -106,7 +91,7 @@ def _events(log: Log, line: Line, row: _Row, file: int, agent: str) -> Iterator[
         event.role, event.blocks = "user", content_blocks(content)
     elif row.role == "assistant":
         event.role = "assistant"
-        for part in sequence(content) if isinstance(content, list) else [content]:
+        for part in parts(content):
             event.blocks += _blocks(part)
     elif row.type not in _SIDE_TYPES:
         event = unknown(log, line, file=file, agent=agent)

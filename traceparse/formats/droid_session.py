@@ -18,16 +18,15 @@ from traceparse.formats.loose import (
     add,
     answer_blocks,
     content_blocks,
-    convert,
     count,
     instant,
     mapping,
-    raw_text,
-    sequence,
+    parts,
     string,
-    unknown,
     use_block,
+    version_text,
 )
+from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "droid-session"
@@ -145,7 +144,7 @@ class _Reading:
             event.role = message["role"]
         if event.role == "assistant":
             event.response, event.model = key or f"record {event.record}", string(message.get("model"))
-        for part in sequence(content) if isinstance(content, list) else [content]:
+        for part in parts(content):
             item = mapping(part)
             if item.get("type") == "tool_use":
                 event.blocks.append(use_block(item.get("id"), item.get("name"), item.get("input")))
@@ -163,21 +162,8 @@ def read(log: Log) -> Iterable[Trace]:
     reading = _Reading(log)
     events = list(convert(log, _DECODER, reading.events))
     settings, start = settings_of(log), reading.start or _Row()
-    version = start.version
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="message_id",
-        real_clock=any(event.timestamp for event in events),
-        totals=settings.usage,
-        totals_final=settings.is_final,
-        format_version=str(version) if isinstance(version, int) else string(version),
-        session_id=string(start.id),
-        cwd=string(start.cwd),
-        model=settings.model,
-        effort=settings.effort,
-        n_compactions=reading.n_compactions,
-    )
+    trace = trace_of_log(log, NAME, events, "message_id")
+    trace.totals, trace.totals_final = settings.usage, settings.is_final
+    trace.format_version, trace.session_id, trace.cwd = version_text(start.version), string(start.id), string(start.cwd)
+    trace.model, trace.effort, trace.n_compactions = settings.model, settings.effort, reading.n_compactions
+    yield trace

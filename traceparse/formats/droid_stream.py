@@ -12,19 +12,17 @@ from traceparse.formats.droid_session import settings_of
 from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
     answer_blocks,
-    convert,
     instant,
-    lasted,
     mapping,
     number,
-    raw_text,
+    streams,
     string,
     text_block,
     thinking_block,
-    unknown,
     use_block,
     whole,
 )
+from traceparse.formats.records import OpenCalls, convert, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace
 
 NAME = "droid-stream"
@@ -88,7 +86,7 @@ class _Reading:
         self.cwd: str | None = None
         self.seconds: float | None = None
         self.said: str | None = None
-        self.calls: dict[str, Event] = {}
+        self.calls = OpenCalls()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         self.session = self.session or string(row.session_id)
@@ -105,8 +103,7 @@ class _Reading:
             self._assistant(event, row.message)
             call_id = string(row.tool_call) or string(row.id)
             event.blocks = [use_block(call_id, row.tool or row.tool_id, row.parameters)]
-            if call_id:
-                self.calls[call_id] = event
+            self.calls.ask(call_id, event)
         elif row.type == "tool_result":
             self._result(event, row)
         elif row.type == "error":
@@ -130,19 +127,19 @@ class _Reading:
 
     def _result(self, event: Event, row: _Row) -> None:
         call_id = string(row.tool_call) or string(row.id)
-        call = self.calls.pop(call_id, None) if call_id else None
+        _, seconds = self.calls.answer(call_id, event.timestamp)
         value, body = row.value if row.value is not None else row.error, mapping(row.value)
         code = whole(body.get("exitCode"))
         flag = row.is_error if isinstance(row.is_error, bool) else None
         if "stdout" in body or "stderr" in body:
-            value = "\n".join(text for key in ("stdout", "stderr") if (text := string(body.get(key))))
+            value = streams(body)
         event.role = "tool"
         event.blocks = answer_blocks(
             call_id,
             value,
             is_error=True if flag else code != 0 if code is not None else flag,
             exit_code=code,
-            duration_s=lasted(call.timestamp, event.timestamp) if call else None,
+            duration_s=seconds,
         )
 
 
@@ -155,19 +152,8 @@ def read(log: Log) -> Iterable[Trace]:
         for event in events:
             event.response = None
     settings = settings_of(log)
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="message_id" if joined else "adjacency",
-        real_clock=any(event.timestamp for event in events),
-        totals=settings.usage,
-        totals_final=settings.is_final,
-        session_id=reading.session,
-        cwd=reading.cwd,
-        model=reading.model or settings.model,
-        effort=reading.effort or settings.effort,
-        elapsed_s=reading.seconds,
-    )
+    trace = trace_of_log(log, NAME, events, "message_id" if joined else "adjacency")
+    trace.totals, trace.totals_final = settings.usage, settings.is_final
+    trace.session_id, trace.cwd, trace.elapsed_s = reading.session, reading.cwd, reading.seconds
+    trace.model, trace.effort = reading.model or settings.model, reading.effort or settings.effort
+    yield trace

@@ -17,18 +17,14 @@ from traceparse.formats.loose import (
     add,
     answer_blocks,
     content_blocks,
-    convert,
     count,
     instant,
-    lasted,
     mapping,
-    number,
-    raw_text,
     string,
     sum_usage,
-    unknown,
     use_block,
 )
+from traceparse.formats.records import OpenCalls, Results, convert, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "gemini-stream"
@@ -110,9 +106,9 @@ class _Reading:
         self.model: str | None = None
         self.session: str | None = None
         self.n_inits = 0
-        self.results: list[tuple[Usage | None, float | None]] = []
+        self.results = Results()
         self.text: Event | None = None
-        self.calls: dict[str, Event] = {}
+        self.calls = OpenCalls()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         at = instant(row.timestamp)
@@ -132,8 +128,7 @@ class _Reading:
         elif row.type == "tool_use":
             event.role, event.model = "assistant", self.model
             event.blocks = [use_block(row.tool_id, row.tool_name, row.parameters)]
-            if isinstance(row.tool_id, str):
-                self.calls[row.tool_id] = event
+            self.calls.ask(row.tool_id, event)
         elif row.type == "tool_result":
             event.role, event.blocks = "tool", self._answer(row, event)
         elif row.type == "error":
@@ -147,8 +142,7 @@ class _Reading:
 
     def _answer(self, row: _Row, event: Event) -> list[Block]:
         """`success` says that the tool ran, not that its command exited with 0: of a command's outcome it says nothing."""
-        call = self.calls.pop(row.tool_id, None) if isinstance(row.tool_id, str) else None
-        use = call.blocks[0].call if call else None
+        use, seconds = self.calls.answer(row.tool_id, event.timestamp)
         is_error: bool | None = None
         if row.status == "error" or (row.status is None and row.error is not None):
             is_error = True
@@ -157,12 +151,7 @@ class _Reading:
         content = row.output
         if content is None and row.error is not None:
             content = string(mapping(row.error).get("message")) or row.error
-        return answer_blocks(
-            row.tool_id,
-            content,
-            is_error=is_error,
-            duration_s=lasted(call.timestamp if call else None, event.timestamp),
-        )
+        return answer_blocks(row.tool_id, content, is_error=is_error, duration_s=seconds)
 
     def _session(self, row: _Row) -> None:
         if row.type == "init":
@@ -170,27 +159,15 @@ class _Reading:
             self.model = string(row.model) or self.model
             self.session = self.session or string(row.session_id)
         else:
-            milliseconds = number(mapping(row.stats).get("duration_ms"))
-            self.results.append((stats_usage(row.stats), None if milliseconds is None else milliseconds / 1e3))
+            self.results.add(stats_usage(row.stats), mapping(row.stats).get("duration_ms"))
 
 
 def read(log: Log) -> Iterable[Trace]:
     """Read the stream as one trace; of several runs in one file, each with its `init`, the results are added up."""
     reading = _Reading(log)
     events = list(convert(log, _DECODER, reading.events))
-    complete = len(reading.results) >= max(reading.n_inits, 1)
-    times = [seconds for _, seconds in reading.results if seconds is not None]
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="adjacency",
-        real_clock=any(event.timestamp for event in events),
-        totals=sum_usage(usage for usage, _ in reading.results if usage is not None),
-        totals_final=complete,
-        session_id=reading.session,
-        model=reading.model,
-        elapsed_s=sum(times) if times and complete else None,
-    )
+    trace = trace_of_log(log, NAME, events, "adjacency")
+    trace.session_id, trace.model = reading.session, reading.model
+    trace.totals, trace.totals_final = reading.results.usage, reading.results.n >= max(reading.n_inits, 1)
+    trace.elapsed_s = reading.results.elapsed_s if trace.totals_final else None
+    yield trace

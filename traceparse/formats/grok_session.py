@@ -14,18 +14,17 @@ from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
     answer_blocks,
     content_blocks,
-    convert,
     count,
     mapping,
     number,
-    raw_text,
     sequence,
     string,
     sum_usage,
     thinking_block,
-    unknown,
     use_block,
+    version_text,
 )
+from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "grok-session"
@@ -187,24 +186,14 @@ def _trace(
     seconds = number(folder.signals.get("sessionDurationSeconds"))
     costs = [cost for part in updates if (cost := part.cost_usd) is not None]
     usages = [part.usage for part in updates]
-    version = folder.summary.get("chat_format_version")
-    return Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="adjacency",
-        real_clock=any(event.timestamp for event in events),
-        totals=sum_usage(usage for usage in usages if usage is not None),
-        totals_final=None not in usages,
-        format_version=str(version) if isinstance(version, int) else string(version),
-        session_id=folder.id,
-        cwd=string(info.get("cwd")),
-        model=string(folder.summary.get("current_model_id")) or reading.model,
-        effort=string(folder.summary.get("reasoning_effort")) or reading.effort,
-        elapsed_s=seconds or None,  # 0 is what the file holds before anything was measured
-        cost_usd=sum(costs) if costs else None,
-        agents=agents,
-        n_compactions=count(folder.signals.get("compactionCount")) or 0,
-    )
+    trace = trace_of_log(log, NAME, events, "adjacency")
+    trace.totals = sum_usage(usage for usage in usages if usage is not None)
+    trace.totals_final = None not in usages
+    trace.format_version = version_text(folder.summary.get("chat_format_version"))
+    trace.session_id, trace.cwd = folder.id, string(info.get("cwd"))
+    trace.model = string(folder.summary.get("current_model_id")) or reading.model
+    trace.effort = string(folder.summary.get("reasoning_effort")) or reading.effort
+    trace.elapsed_s = seconds or None  # 0 is what the file holds before anything was measured
+    trace.cost_usd = sum(costs) if costs else None
+    trace.agents, trace.n_compactions = agents, count(folder.signals.get("compactionCount")) or 0
+    return trace

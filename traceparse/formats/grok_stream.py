@@ -13,7 +13,8 @@ import msgspec
 from traceparse.formats import Knows
 from traceparse.formats.grok_updates import turn_usage
 from traceparse.formats.log import Head, Line, Log
-from traceparse.formats.loose import convert, mapping, raw_text, string, sum_usage, unknown
+from traceparse.formats.loose import mapping, string, sum_usage
+from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Kind, Trace, Usage
 
 NAME = "grok-stream"
@@ -87,14 +88,6 @@ class _Reading:
 def read(log: Log) -> Iterable[Trace]:
     """Read the stream as one trace."""
     reading = _Reading(log)
-    yield Trace(
-        format=NAME,
-        events=list(convert(log, _DECODER, reading.events)),
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="adjacency",
-        real_clock=False,
-        totals=sum_usage(reading.usages),
-        session_id=reading.session,
-    )
+    trace = trace_of_log(log, NAME, list(convert(log, _DECODER, reading.events)), "adjacency")
+    trace.totals, trace.session_id = sum_usage(reading.usages), reading.session
+    yield trace

@@ -18,19 +18,18 @@ from traceparse.formats.loose import (
     add,
     answer_blocks,
     content_blocks,
-    convert,
     count,
     instant,
     json_text,
     lasted,
     mapping,
     number,
-    raw_text,
     sequence,
     string,
     sum_usage,
     use_block,
 )
+from traceparse.formats.records import convert, raw_text, trace_of_log
 from traceparse.model import MAIN, Block, Event, Trace, Usage
 
 NAME = "grok-updates"
@@ -182,15 +181,7 @@ def read(log: Log) -> Iterable[Trace]:
     """Read updates without their chat history as one trace."""
     reading = _Reading(log)
     events = list(convert(log, DECODER, reading.events))
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="adjacency",
-        real_clock=any(event.timestamp for event in events),
-        totals=reading.updates.usage,
-        session_id=reading.updates.session,
-        cost_usd=reading.updates.cost_usd,
-    )
+    trace = trace_of_log(log, NAME, events, "adjacency")
+    trace.session_id = reading.updates.session
+    trace.totals, trace.cost_usd = reading.updates.usage, reading.updates.cost_usd
+    yield trace

@@ -21,11 +21,11 @@ from traceparse.formats.loose import (
     json_text,
     mapping,
     sequence,
-    skip_record,
     string,
     thinking_block,
     use_block,
 )
+from traceparse.formats.records import skip_record
 from traceparse.model import Block, Event, Trace
 
 if TYPE_CHECKING:

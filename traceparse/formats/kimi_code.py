@@ -14,22 +14,20 @@ from typing import Any
 import msgspec
 
 from traceparse.formats import Group, Knows
+from traceparse.formats.kimi_print import is_state, state_cwd, state_of
 from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
-    add,
     answer_blocks,
     content_blocks,
-    convert,
-    count,
+    disjoint_usage,
     instant,
-    lasted,
     mapping,
-    raw_text,
     sequence,
     string,
-    unknown,
     use_block,
+    with_note,
 )
+from traceparse.formats.records import OpenCalls, convert, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
 
 NAME = "kimi-code"
@@ -67,6 +65,7 @@ class _Row(msgspec.Struct, rename={"agent": "agentId", "alias": "modelAlias", "e
 
 
 _DECODER = msgspec.json.Decoder(_Row)
+_USAGE_KEYS = ("inputOther", "inputCacheRead", "inputCacheCreation", "output")
 
 
 def gather(paths: list[str]) -> list[Group]:
@@ -110,7 +109,7 @@ class _Reading:
         self.cwd: str | None = None
         self.version: str | None = None
         self.prompts: list[str] = []
-        self.calls: dict[str, Event] = {}
+        self.calls = OpenCalls()
         self.step: str | None = None
         self.unrepeated: Usage | None = None
         self.compacting = False
@@ -178,36 +177,34 @@ class _Reading:
         elif kind == "tool.call":
             event.role, event.response, event.model = "assistant", string(loop.get("stepUuid")) or self.step, self.model
             event.blocks = [use_block(loop.get("toolCallId"), loop.get("name"), loop.get("args"))]
-            if call_id := string(loop.get("toolCallId")):
-                self.calls[call_id] = event
+            self.calls.ask(loop.get("toolCallId"), event)
         elif kind == "tool.result":
             self._result(event, loop)
         elif kind == "step.end":
             event.role, event.response, event.model = "assistant", string(loop.get("uuid")) or self.step, self.model
-            event.usage = self.unrepeated = loop_usage(loop.get("usage"))
+            event.usage = self.unrepeated = disjoint_usage(loop.get("usage"), _USAGE_KEYS)
             event.final, event.stop_reason = event.usage is not None, string(loop.get("finishReason"))
         else:
             self.log.skip(line, "unknown_type", "repaired", file=self.file)
 
     def _result(self, event: Event, loop: dict[str, Any]) -> None:
         call_id, result = string(loop.get("toolCallId")), mapping(loop.get("result"))
-        call = self.calls.pop(call_id, None) if call_id else None
+        use, seconds = self.calls.answer(call_id, event.timestamp)
         output = result.get("output")
         if (note := string(result.get("note"))) is not None:
-            output = [*output, note] if isinstance(output, list) else f"{output}\n{note}" if output else note
+            output = with_note(output, note)
         event.role = "tool"
         event.blocks = answer_blocks(
             call_id,
             output,
             is_error=result.get("isError") is True,  # the log leaves the field out where the tool succeeded
-            duration_s=lasted(call.timestamp, event.timestamp) if call else None,
+            duration_s=seconds,
         )
-        use = call.blocks[0].call if call else None
         if use is not None and use.name.startswith("Agent") and (found := _STARTED.search(event.blocks[0].text)):
             self.started[found[1]] = call_id
 
     def _usage(self, event: Event, row: _Row) -> None:
-        usage = loop_usage(row.usage)
+        usage = disjoint_usage(row.usage, _USAGE_KEYS)
         if usage is None or (row.scope != "session" and usage == self.unrepeated):
             self.unrepeated = None
             return
@@ -219,22 +216,13 @@ class _Reading:
         event.usage = usage
 
 
-def loop_usage(value: Any) -> Usage | None:
-    """Usage of one step; its buckets are disjoint, and the output includes the reasoning."""
-    value = mapping(value)
-    other, output = count(value.get("inputOther")), count(value.get("output"))
-    read, write = count(value.get("inputCacheRead")), count(value.get("inputCacheCreation"))
-    return None if add(other, output, read, write) is None else Usage(other, read, write, None, output)
-
-
 def read(log: Log) -> Iterable[Trace]:
     """Read a session and its agents' files as one trace; a subagent whose file is absent makes its totals a lower bound."""
     events: list[Event] = []
     readings: list[_Reading] = []
-    state: dict[str, Any] = {}
+    state = state_of(log)
     for file, member in enumerate(log.members):
-        if file > 0 and member.path.rpartition("/")[2] == "state.json":
-            state = mapping(log.document(file))
+        if file > 0 and is_state(member.path):
             continue
         found = _WIRE.match(member.path)
         reading = _Reading(log, file, found["agent"] if found and file > 0 else MAIN)
@@ -248,20 +236,9 @@ def read(log: Log) -> Iterable[Trace]:
     for reading in readings:
         agents |= {name: Agent(name, reading.agent, call_id) for name, call_id in reading.started.items()}
     main = readings[0]
-    trace = Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="message_id",
-        incomplete=bool(agents.keys() - known),
-        real_clock=any(event.timestamp for event in events),
-        format_version=main.version,
-        cwd=main.cwd or string(state.get("workDir")),
-        model=main.model or main.alias,
-        effort=main.effort,
-        agents=agents,
-        n_compactions=main.n_compactions,
-    )
+    trace = trace_of_log(log, NAME, events, "message_id")
+    trace.format_version, trace.cwd = main.version, main.cwd or state_cwd(state)
+    trace.model, trace.effort = main.model or main.alias, main.effort
+    trace.agents, trace.incomplete = agents, bool(agents.keys() - known)
+    trace.n_compactions = main.n_compactions
     yield trace

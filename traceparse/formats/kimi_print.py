@@ -12,17 +12,8 @@ import msgspec
 
 from traceparse.formats import Knows
 from traceparse.formats.log import Head, Line, Log
-from traceparse.formats.loose import (
-    answer_blocks,
-    content_blocks,
-    convert,
-    mapping,
-    raw_text,
-    sequence,
-    string,
-    unknown,
-    use_block,
-)
+from traceparse.formats.loose import answer_blocks, content_blocks, mapping, sequence, string, use_block
+from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace
 
 NAME = "kimi-print"
@@ -61,6 +52,25 @@ def sniff(head: Head) -> bool:
     return False
 
 
+def state_of(log: Log) -> dict[str, Any]:
+    """The session's `state.json` among a log's files; empty where there is none."""
+    state: dict[str, Any] = {}
+    for file, member in enumerate(log.members):
+        if file > 0 and is_state(member.path):
+            state = mapping(log.document(file))
+    return state
+
+
+def is_state(path: str) -> bool:
+    """Whether a file of a session is its `state.json`, compressed or not."""
+    return path.removesuffix(".gz").removesuffix(".zst").rpartition("/")[2] == "state.json"
+
+
+def state_cwd(state: dict[str, Any]) -> str | None:
+    """The working directory that a `state.json` names, under either of its two keys."""
+    return string(state.get("workDir")) or string(state.get("work_dir"))
+
+
 def message_events(log: Log, line: Line, row: Row, *, file: int = 0) -> Iterator[Event]:
     """The event of one message."""
     event = Event(line.record, "system", [], file)
@@ -82,17 +92,6 @@ def message_events(log: Log, line: Line, row: Row, *, file: int = 0) -> Iterator
 def read(log: Log) -> Iterable[Trace]:
     """Read the messages as one trace, with what the session's `state.json` adds."""
     events = list(convert(log, DECODER, lambda line, row: message_events(log, line, row)))
-    state: dict[str, Any] = {}
-    for file, member in enumerate(log.members):
-        if file > 0 and member.path.rpartition("/")[2] == "state.json":
-            state = mapping(log.document(file))
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="adjacency",
-        real_clock=False,
-        cwd=string(state.get("workDir")) or string(state.get("work_dir")),
-    )
+    trace = trace_of_log(log, NAME, events, "adjacency")
+    trace.cwd = state_cwd(state_of(log))
+    yield trace

@@ -16,20 +16,17 @@ import msgspec
 from traceparse.formats import Group, Knows, kimi_print
 from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
-    add,
     answer_blocks,
     content_blocks,
-    convert,
-    count,
+    disjoint_usage,
     instant,
-    lasted,
     mapping,
-    raw_text,
     string,
-    unknown,
     use_block,
+    with_note,
 )
-from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
+from traceparse.formats.records import OpenCalls, convert, raw_text, trace_of_log, unknown
+from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "kimi-wire"
 TITLE = "Kimi CLI session (~/.kimi/sessions/*/*/wire.jsonl with context.jsonl and subagents/)"
@@ -57,6 +54,7 @@ _CONTENT_TYPES = {
 }
 _TYPES = _SIDE_TYPES | _CONTENT_TYPES | {"StatusUpdate", "CompactionBegin", "SubagentEvent"}
 _CHILD = re.compile(r"(?P<session>.+)/subagents/(?P<agent>[^/]+)/wire\.jsonl(?:\.gz|\.zst)?$")
+_USAGE_KEYS = ("input_other", "input_cache_read", "input_cache_creation", "output")
 _SESSION_FILES = ("wire.jsonl", "context.jsonl", "state.json")
 
 
@@ -105,7 +103,7 @@ class _Agent:
 
     def __init__(self) -> None:
         self.turn = self.step = 0
-        self.calls: dict[str, Event] = {}
+        self.calls = OpenCalls()
         self.last_call: Event | None = None
         self.arguments = ""
 
@@ -191,8 +189,7 @@ class _Reading:
         arguments = function.get("arguments")
         event.blocks = [use_block(payload.get("id"), function.get("name"), arguments)]
         state.last_call, state.arguments = event, arguments if isinstance(arguments, str) else ""
-        if call_id := string(payload.get("id")):
-            state.calls[call_id] = event
+        state.calls.ask(payload.get("id"), event)
 
     @staticmethod
     def _extend(state: _Agent, more: str) -> None:
@@ -212,14 +209,13 @@ class _Reading:
         output, note = value.get("output"), string(value.get("message"))
         is_error = value["is_error"] if isinstance(value.get("is_error"), bool) else None
         if note and (is_error or not output):
-            output = [*output, note] if isinstance(output, list) else f"{output}\n{note}" if output else note
-        call = state.calls.pop(call_id, None) if call_id else None
-        duration = lasted(call.timestamp, event.timestamp) if call else None
-        event.blocks = answer_blocks(call_id, output, is_error=is_error, duration_s=duration)
+            output = with_note(output, note)
+        _, seconds = state.calls.answer(call_id, event.timestamp)
+        event.blocks = answer_blocks(call_id, output, is_error=is_error, duration_s=seconds)
 
     def _status(self, event: Event, state: _Agent, payload: dict[str, Any]) -> None:
         """A status may be repeated: its usage counts once per message id, the last one said."""
-        usage = wire_usage(payload.get("token_usage"))
+        usage = disjoint_usage(payload.get("token_usage"), _USAGE_KEYS)
         if usage is None:
             return
         self._assistant(event, state)
@@ -231,46 +227,28 @@ class _Reading:
             self.usage_of[event.agent, key] = event
 
 
-def wire_usage(value: Any) -> Usage | None:
-    """Usage from a `token_usage`; its buckets are disjoint, and the output includes the reasoning."""
-    value = mapping(value)
-    other, output = count(value.get("input_other")), count(value.get("output"))
-    read, write = count(value.get("input_cache_read")), count(value.get("input_cache_creation"))
-    return None if add(other, output, read, write) is None else Usage(other, read, write, None, output)
-
-
 def read(log: Log) -> Iterable[Trace]:
     """Read a session with its subagents as one trace."""
     reading = _Reading(log)
-    names = [member.path.removesuffix(".gz").removesuffix(".zst").rpartition("/")[2] for member in log.members]
     events: list[Event] = []
-    state: dict[str, Any] = {}
     for file, member in enumerate(log.members):
         if found := _CHILD.match(member.path):
             reading.agents.setdefault(found["agent"], Agent(found["agent"], MAIN))
             events += reading.wire(file, found["agent"])
         elif file == 0:
             events += reading.wire(file, MAIN)
-        elif names[file] == "state.json":
-            state = mapping(log.document(file))
+        elif kimi_print.is_state(member.path):
+            continue
         elif any(event.role == "assistant" and event.blocks[0].kind != "meta" for event in events):
             for line in log.lines(file):
                 log.skip(line, "twin", "by_design", file=file)
         else:
             events += _context(log, file)
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="message_id",
-        real_clock=any(event.timestamp for event in events),
-        format_version=reading.version,
-        cwd=string(state.get("workDir")) or string(state.get("work_dir")),
-        agents=reading.agents,
-        n_compactions=sum(block.kind == "compaction" for e in events if not e.replay for block in e.blocks),
-    )
+    trace = trace_of_log(log, NAME, events, "message_id")
+    trace.format_version, trace.cwd = reading.version, kimi_print.state_cwd(kimi_print.state_of(log))
+    trace.agents = reading.agents
+    trace.n_compactions = sum(block.kind == "compaction" for e in events if not e.replay for block in e.blocks)
+    yield trace
 
 
 def _context(log: Log, file: int) -> Iterator[Event]:

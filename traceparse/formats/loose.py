@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from traceparse.formats.blocks import cut_marked, flatten, tool_call
-from traceparse.formats.log import Line, Log
-from traceparse.model import Block, Event, ToolResult, Usage
-
-T = TypeVar("T")
+from traceparse.model import Block, ToolResult, Usage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_S, _LAST_S = 946_684_800.0, 4_102_444_800.0  # the years 2000 and 2100: outside, a number is no time of a log
 _MS_FROM = 1e11  # as seconds the year 5138, as milliseconds 1973
 _COUNT_MAX = 10**15  # no log counts a million billion of anything, and sums of such counts still fit 64 bits
-_LOST = ("unexpected_shape", "too_deep", "orphan")
 _TEXT_TYPES = (None, "text", "input_text", "output_text")
 
 
@@ -72,6 +68,20 @@ def add(*values: int | None) -> int | None:
     return sum(known) if known else None
 
 
+def disjoint_usage(value: Any, keys: tuple[str, str, str, str]) -> Usage | None:
+    """Usage from an object whose buckets do not overlap and whose output includes the reasoning.
+
+    Args:
+        value: The object as logged.
+        keys: Its names for prompt tokens billed in full, cache read, cache write and output.
+
+    Returns:
+        None where it states none of the four; one that it lacks is unknown, not 0.
+    """
+    prompt, read, write, output = (count(mapping(value).get(key)) for key in keys)
+    return None if add(prompt, read, write, output) is None else Usage(prompt, read, write, None, output)
+
+
 def sum_usage(usages: Iterable[Usage]) -> Usage | None:
     """Field by field, unknown parts left out; None where there is nothing to add."""
     rows = list(usages)
@@ -95,6 +105,11 @@ def instant(value: Any) -> datetime | None:
     return _EPOCH + timedelta(seconds=seconds) if _FIRST_S <= seconds <= _LAST_S else None
 
 
+def version_text(value: Any) -> str | None:
+    """A format's version, which some logs write as a number."""
+    return str(value) if isinstance(value, int) else string(value)
+
+
 def lasted(start: datetime | None, end: datetime | None) -> float | None:
     """Seconds between two times; None where one is unknown or they run backwards."""
     return (end - start).total_seconds() if start and end and end >= start else None
@@ -103,11 +118,6 @@ def lasted(start: datetime | None, end: datetime | None) -> float | None:
 def json_text(value: Any) -> str:
     """The value as JSON text."""
     return msgspec.json.encode(value).decode()
-
-
-def raw_text(line: Line) -> str:
-    """A record as it stands, for a `meta` block."""
-    return line.data.decode("utf-8", "replace")
 
 
 def text_block(value: Any) -> Block:
@@ -131,12 +141,25 @@ def _image(data: bytes) -> Block:
     return Block("image", f"sha256:{hashlib.sha256(data).hexdigest()}")
 
 
+def parts(content: Any) -> list[Any]:
+    """A message's content as the list of its parts; None, and content that is one bare part, too."""
+    return content if isinstance(content, list) else [] if content is None else [content]
+
+
+def streams(body: dict[str, Any]) -> str:
+    """What a command printed, where a log keeps `stdout` and `stderr` apart."""
+    return "\n".join(text for key in ("stdout", "stderr") if (text := string(body.get(key))))
+
+
+def with_note(output: Any, note: str) -> Any:
+    """A tool's output with what the harness says of it at its end."""
+    return [*output, note] if isinstance(output, list) else f"{output}\n{note}" if output else note
+
+
 def content_blocks(content: Any) -> list[Block]:
     """The blocks of a message's content: a string, or strings and typed parts; unknown parts become `meta`."""
-    if content is None:
-        return []
     blocks: list[Block] = []
-    for part in content if isinstance(content, list) else [content]:
+    for part in parts(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, str):
             blocks.append(text_block(part))
@@ -176,34 +199,3 @@ def answer_blocks(
     result = ToolResult(string(call_id), is_error, exit_code, duration_s)
     blocks = [Block("tool_result", text, truncated or cut_marked(text), result=result)]
     return [*blocks, *map(_image, images)]
-
-
-def convert(
-    log: Log, decoder: msgspec.json.Decoder[T], to: Callable[[Line, T], Iterable[Event]], file: int = 0
-) -> Iterator[Event]:
-    """Run every record of a file through `to`; one nested too deeply to be written out again is skipped."""
-    for line, record in log.decode(decoder, file):
-        try:
-            yield from list(to(line, record))
-        except RecursionError:
-            log.skip(line, "too_deep", "dropped", file=file)
-
-
-def unknown(log: Log, line: Line, *, file: int = 0, **fields: Any) -> Event:
-    """An event for a record of an unknown type: its text is kept, and `skipped` names it."""
-    log.skip(line, "unknown_type", "repaired", file=file)
-    return Event(line.record, "system", [Block("meta", raw_text(line))], file=file, **fields)
-
-
-def skip_record(log: Log, record: int, value: Any, reason: str, *, file: int = 0) -> None:
-    """Note a piece of a document (a message, a row) that gave no block or was only partly understood.
-
-    Raises:
-        FormatError: The log is read strictly and the reason is ``unexpected_shape``.
-    """
-    try:
-        data = msgspec.json.encode(value)
-    except RecursionError:
-        data, reason = b"", "too_deep"
-    kind = "dropped" if reason in _LOST else "by_design"
-    log.skip(Line(record, 0, data, True), reason, kind, file=file)  # type: ignore[arg-type]

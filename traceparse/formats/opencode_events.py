@@ -9,7 +9,7 @@ import msgspec
 
 from traceparse.formats import Knows
 from traceparse.formats.log import Head, Line, Log
-from traceparse.formats.loose import convert, instant, mapping, raw_text, string, unknown
+from traceparse.formats.loose import instant, mapping, string
 from traceparse.formats.opencode_parts import (
     cost_of,
     exhausted,
@@ -18,6 +18,7 @@ from traceparse.formats.opencode_parts import (
     step_usage,
     tool_blocks,
 )
+from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "opencode-events"
@@ -111,17 +112,8 @@ def read(log: Log) -> Iterable[Trace]:
     reading = _Reading(log)
     events = list(convert(log, _DECODER, reading.events))
     children = started_sessions(reading.parts)
-    trace = Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="message_id",
-        incomplete=bool(children),
-        real_clock=any(event.timestamp for event in events),
-        session_id=reading.session,
-        cost_usd=cost_of({**part, "type": str(part.get("type")).replace("_", "-")} for part in reading.parts),
-        agents={child: Agent(child, MAIN, call_id) for child, call_id in children.items()},
-    )
+    trace = trace_of_log(log, NAME, events, "message_id")
+    trace.session_id, trace.incomplete = reading.session, bool(children)
+    trace.cost_usd = cost_of({**part, "type": str(part.get("type")).replace("_", "-")} for part in reading.parts)
+    trace.agents = {child: Agent(child, MAIN, call_id) for child, call_id in children.items()}
     yield trace

@@ -7,8 +7,9 @@ from typing import Any
 
 from traceparse.formats import Knows
 from traceparse.formats.log import Head, Log
-from traceparse.formats.loose import mapping, sequence, skip_record
+from traceparse.formats.loose import mapping, sequence
 from traceparse.formats.opencode_parts import Message, Session, trace_of
+from traceparse.formats.records import skip_record
 from traceparse.model import Trace
 
 NAME = "opencode-export"

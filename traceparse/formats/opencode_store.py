@@ -21,8 +21,9 @@ import msgspec
 
 from traceparse.formats import Group, Knows, trace_id_of
 from traceparse.formats.log import Head, Line, Log, tolerant
-from traceparse.formats.loose import mapping, skip_record, string
+from traceparse.formats.loose import mapping, string
 from traceparse.formats.opencode_parts import Message, Session, trace_of, trees
+from traceparse.formats.records import skip_record
 from traceparse.model import SkipKind, Trace
 from traceparse.sources import TruncatedStream
 

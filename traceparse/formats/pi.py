@@ -10,21 +10,19 @@ import msgspec
 from traceparse.formats import Knows
 from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
-    add,
     answer_blocks,
     content_blocks,
-    convert,
-    count,
+    disjoint_usage,
     instant,
     mapping,
     number,
-    raw_text,
-    sequence,
+    parts,
     string,
     thinking_block,
-    unknown,
     use_block,
+    version_text,
 )
+from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "pi"
@@ -52,6 +50,7 @@ class _Row(msgspec.Struct, rename={"effort": "thinkingLevel"}):
 
 
 _DECODER = msgspec.json.Decoder(_Row)
+_USAGE_KEYS = ("input", "cacheRead", "cacheWrite", "output")
 
 
 def sniff(head: Head) -> bool:
@@ -64,13 +63,9 @@ def sniff(head: Head) -> bool:
 
 def answer_usage(message: dict[str, Any]) -> Usage | None:
     """Usage of one answer; all zeros on one that failed or was stopped say that nothing is known."""
-    usage = mapping(message.get("usage"))
-    prompt, output = count(usage.get("input")), count(usage.get("output"))
-    read, write = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
-    total = add(prompt, output, read, write)
-    if total is None or (total == 0 and message.get("stopReason") in ("error", "aborted")):
-        return None
-    return Usage(prompt, read, write, None, output)
+    usage = disjoint_usage(message.get("usage"), _USAGE_KEYS)
+    empty = usage is not None and not (usage.input or usage.output)
+    return None if empty and message.get("stopReason") in ("error", "aborted") else usage
 
 
 class _Reading:
@@ -114,7 +109,7 @@ class _Reading:
         if cost is not None:
             self.costs.append(cost)
         content = message.get("content")
-        for part in sequence(content) if isinstance(content, list) else [content]:
+        for part in parts(content):
             item = mapping(part)
             if item.get("type") == "toolCall":
                 event.blocks.append(use_block(item.get("id"), item.get("name"), item.get("arguments")))
@@ -142,18 +137,8 @@ def read(log: Log) -> Iterable[Trace]:
     reading = _Reading(log)
     events = list(convert(log, _DECODER, reading.events))
     start = reading.start or _Row()
-    yield Trace(
-        format=NAME,
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="message_id",
-        real_clock=any(event.timestamp for event in events),
-        format_version=str(start.version) if isinstance(start.version, int) else string(start.version),
-        session_id=string(start.id),
-        cwd=string(start.cwd),
-        effort=reading.effort,
-        cost_usd=sum(reading.costs) if reading.costs else None,
-        n_compactions=reading.n_compactions,
-    )
+    trace = trace_of_log(log, NAME, events, "message_id")
+    trace.format_version, trace.session_id, trace.cwd = version_text(start.version), string(start.id), string(start.cwd)
+    trace.effort, trace.n_compactions = reading.effort, reading.n_compactions
+    trace.cost_usd = sum(reading.costs) if reading.costs else None
+    yield trace

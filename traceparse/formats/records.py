@@ -1,0 +1,118 @@
+"""What the readers of line-based logs share: records run through a reader, calls that wait for an answer, the trace at the end.
+
+Knows no format's fields: values are read by `traceparse.formats.loose`, content by `traceparse.formats.blocks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from traceparse.formats.log import Line, Log
+from traceparse.formats.loose import lasted, number, sum_usage
+from traceparse.model import Block, Event, ToolCall, Trace, TurnBasis, Usage
+
+T = TypeVar("T")
+
+_LOST = ("unexpected_shape", "too_deep", "orphan")
+
+
+def raw_text(line: Line) -> str:
+    """A record as it stands, for a `meta` block."""
+    return line.data.decode("utf-8", "replace")
+
+
+def convert(
+    log: Log, decoder: msgspec.json.Decoder[T], to: Callable[[Line, T], Iterable[Event]], file: int = 0
+) -> Iterator[Event]:
+    """Run every record of a file through `to`; one nested too deeply to be written out again is skipped."""
+    for line, record in log.decode(decoder, file):
+        try:
+            yield from list(to(line, record))
+        except RecursionError:
+            log.skip(line, "too_deep", "dropped", file=file)
+
+
+def unknown(log: Log, line: Line, *, file: int = 0, **fields: Any) -> Event:
+    """An event for a record of an unknown type: its text is kept, and `skipped` names it."""
+    log.skip(line, "unknown_type", "repaired", file=file)
+    return Event(line.record, "system", [Block("meta", raw_text(line))], file=file, **fields)
+
+
+def skip_record(log: Log, record: int, value: Any, reason: str, *, file: int = 0) -> None:
+    """Note a piece of a document (a message, a row) that gave no block or was only partly understood.
+
+    Raises:
+        FormatError: The log is read strictly and the reason is ``unexpected_shape``.
+    """
+    try:
+        data = msgspec.json.encode(value)
+    except RecursionError:
+        data, reason = b"", "too_deep"
+    kind = "dropped" if reason in _LOST else "by_design"
+    log.skip(Line(record, 0, data, True), reason, kind, file=file)  # type: ignore[arg-type]
+
+
+def trace_of_log(log: Log, name: str, events: list[Event], basis: TurnBasis) -> Trace:
+    """The trace of a log that is read to its end; its clock is real where any event has a time.
+
+    What the log tells of the run beside its events is set by the reader.
+    """
+    return Trace(
+        format=name,
+        events=events,
+        skipped=log.skipped,
+        n_records=log.n_records,
+        files=log.files,
+        turn_basis=basis,
+        real_clock=any(event.timestamp for event in events),
+    )
+
+
+class OpenCalls:
+    """Tool calls that wait for their answer, by the log's id: an answer's log says neither what was asked nor how long ago."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, Event] = {}
+
+    def ask(self, call_id: Any, event: Event) -> None:
+        """Note the event whose first block is a call; one without an id cannot be found again."""
+        if isinstance(call_id, str) and call_id:
+            self._asked[call_id] = event
+
+    def answer(self, call_id: Any, at: datetime | None) -> tuple[ToolCall | None, float | None]:
+        """The call that an answer closes, and the seconds from its record to `at`; None where not known."""
+        event = self._asked.pop(call_id, None) if isinstance(call_id, str) else None
+        if event is None:
+            return None, None
+        return event.blocks[0].call, lasted(event.timestamp, at)
+
+
+class Results:
+    """What a program states at its end, once for each run in the file: usage and duration, to be added up."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._usages: list[Usage] = []
+        self._seconds: list[float] = []
+
+    def add(self, usage: Usage | None, milliseconds: Any) -> None:
+        """The next result; what it does not state is unknown."""
+        self.n += 1
+        if usage is not None:
+            self._usages.append(usage)
+        if (duration := number(milliseconds)) is not None:
+            self._seconds.append(duration / 1e3)
+
+    @property
+    def usage(self) -> Usage | None:
+        """All stated usage, or None where no result states any."""
+        return sum_usage(self._usages)
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """All stated durations in seconds, or None where no result states one."""
+        return sum(self._seconds) if self._seconds else None
