@@ -7,12 +7,14 @@ wrong GPU or a cheat; which of the two, the figure alone does not say.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from traceparse import facts
 from traceparse.audit.rule import Finding, found, rule
 from traceparse.published import Cell, cell_for, cells
-from traceparse.tables import Frames
+
+if TYPE_CHECKING:
+    from traceparse.tables import Frames
 
 ABOVE = rule(
     "above_ceiling",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceparse.kernels.calls import parse_arguments
 from traceparse.sources.names import RunName, parse_run_id
-from traceparse.tables import Frames
+
+if TYPE_CHECKING:
+    from traceparse.tables import Frames
 
 
 class Call(NamedTuple):
