@@ -40,7 +40,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def results(deck: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     targets = [Target(path.stem, path.read_text(), "01_row_softmax") for path in sorted(KERNELS.glob("*.py"))]
-    limits = Limits(start_s=120, build_s=15, call_s=60, time_s=120, memory_bytes=2 << 30)
+    limits = Limits(start_s=120, build_s=25, call_s=60, time_s=120, memory_bytes=2 << 30)
     out = tmp_path_factory.mktemp("out")
     found = rerun(
         targets, deck=deck, trust=True, out=out, cpu=True, gates=("strict",), timing=False, jobs=2, limits=limits
