@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceparse.formats.blocks import tool_call
 from traceparse.formats.loose import add, content_blocks, count, instant, lasted, number, sum_usage, use_block, whole
 from traceparse.model import Usage
 
@@ -90,3 +91,16 @@ def test_nothing_raises(value: Any) -> None:
     use_block(value, value, value)
     instant(value)
     count(value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stands"),
+    [
+        (b"", "{}"),
+        (b"null", "{}"),  # a call without arguments, however the log writes that
+        (b'{"a": 1}', '{"a": 1}'),
+        (b"ls -l", '"ls -l"'),
+    ],
+)
+def test_a_calls_arguments_are_json_text(arguments: bytes, stands: str) -> None:
+    assert tool_call("t", "x", arguments).input_json == stands

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from traceparse.formats.blocks import cut_marked
-from traceparse.formats.loose import answer_blocks, count, image_block, mapping, use_block
+from traceparse.formats.blocks import cut_marked, tool_call
+from traceparse.formats.loose import answer_blocks, call_block, count, hashed_image, mapping
 from traceparse.model import Block, Usage
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ SYNTHETIC_MODEL = "<synthetic>"
 class Content(msgspec.Struct):
     """One content block, of any type.
 
-    `input` and `content` are decoded at once, not kept raw: a raw value is skipped over without a look at its text, so
-    that a broken escape in it would show only where nobody can repair the record any more.
+    `input`, `content` and `source` stay raw: tool arguments and results carry whole files, and only some of that is looked
+    at. `traceparse.formats.log` has checked the record's text before, so that nothing in them is beyond repair here.
     """
 
     type: str = ""
@@ -29,11 +29,11 @@ class Content(msgspec.Struct):
     thinking: str | None = None
     id: str | None = None
     name: str | None = None
-    input: Any = None
+    input: msgspec.Raw = msgspec.Raw(b"")
     tool_use_id: str | None = None
-    content: Any = None
+    content: msgspec.Raw = msgspec.Raw(b"")
     is_error: bool | None = None
-    source: Any = None
+    source: msgspec.Raw = msgspec.Raw(b"")
 
 
 class Message(msgspec.Struct):
@@ -64,16 +64,26 @@ def usage_of(value: Any) -> Usage | None:
     )
 
 
-def assistant_blocks(message: Message) -> Iterator[Block]:
-    """The blocks of a model's message: text, thinking (empty where the provider withholds it), calls, results."""
+def error_text(message: Message) -> str:
+    """The text of a local error that stands in a model's place (`SYNTHETIC_MODEL`)."""
+    return "\n".join(item if isinstance(item, str) else item.text or "" for item in message.items)
+
+
+def assistant_blocks(message: Message, *, failed: bool = False) -> Iterator[Block]:
+    """The blocks of a model's message: text, thinking (empty where the provider withholds it), calls, results.
+
+    Args:
+        message: Of the assistant.
+        failed: The log says that its text is the API's error.
+    """
     for item in message.items:
         if isinstance(item, str) or item.type == "text":
             text = item if isinstance(item, str) else item.text or ""
-            yield Block("text", text, cut_marked(text))
+            yield Block("error" if failed else "text", text, cut_marked(text))
         elif item.type in ("thinking", "redacted_thinking"):
             yield Block("thinking", item.thinking or "", cut_marked(item.thinking or ""))
         elif item.type in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            yield use_block(item.id, item.name, item.input)
+            yield call_block(tool_call(item.id, item.name or "", bytes(item.input)))
         elif item.type.endswith("tool_result"):
             yield from result_blocks(item)
         else:
@@ -82,9 +92,9 @@ def assistant_blocks(message: Message) -> Iterator[Block]:
 
 def result_blocks(item: Content) -> list[Block]:
     """A tool's result as text, then its images by hash."""
-    return answer_blocks(item.tool_use_id, item.content, is_error=item.is_error)
+    return answer_blocks(item.tool_use_id, bytes(item.content), is_error=item.is_error)
 
 
 def image(item: Content) -> Block:
-    """An image of a prompt, by hash."""
-    return image_block(item.source)
+    """An image of a prompt, by the hash of its source as logged."""
+    return hashed_image(bytes(item.source))

@@ -37,7 +37,7 @@ def tool_call(call_id: str | None, name: str, arguments: bytes | str) -> ToolCal
         arguments: JSON, or free text (some tools take a patch or a script as bare text), which becomes a JSON string.
     """
     data = arguments.encode() if isinstance(arguments, str) else arguments
-    if not data:
+    if data in (b"", b"null"):
         return ToolCall(call_id, name, "{}")
     try:
         found = _DECODER.decode(data)

@@ -7,21 +7,28 @@ dropped, and its responses are found by their repeated usage (`traceparse.assemb
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 
 from traceparse.formats import Group, Knows, trace_id_of
-from traceparse.formats.anthropic import SYNTHETIC_MODEL, usage_of
-from traceparse.formats.blocks import cut_marked, flatten, tool_call
+from traceparse.formats.anthropic import (
+    SYNTHETIC_MODEL,
+    Content,
+    Message,
+    assistant_blocks,
+    error_text,
+    image,
+    result_blocks,
+    usage_of,
+)
+from traceparse.formats.blocks import cut_marked
 from traceparse.formats.log import Head, Line, Log
-from traceparse.model import MAIN, Agent, Block, Event, ToolResult, Trace
+from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "claude-code"
 TITLE = "Claude Code session files (~/.claude/projects/**/*.jsonl), native or as converted for the published dataset"
@@ -42,27 +49,6 @@ _CONTINUED = "This session is being continued from a previous conversation"
 _SUBAGENT = re.compile(r"(?P<session>.+)/subagents/(?:.*/)?agent-[^/]+\.jsonl(?:\.gz|\.zst)?$")
 
 
-class _Content(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-    thinking: str | None = None
-    id: str | None = None
-    name: str | None = None
-    input: msgspec.Raw = msgspec.Raw(b"")
-    tool_use_id: str | None = None
-    content: msgspec.Raw = msgspec.Raw(b"")
-    is_error: bool | None = None
-    source: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Message(msgspec.Struct):
-    content: str | list[_Content | str] | None = None
-    id: str | None = None
-    model: str | None = None
-    usage: Any = None
-    stop_reason: str | None = None
-
-
 class _Record(msgspec.Struct, rename={"parent_uuid": "parentUuid", "sidechain": "isSidechain", "session_id": "sessionId",
                                       "request_id": "requestId", "agent_id": "agentId", "compact_summary": "isCompactSummary",
                                       "is_meta": "isMeta", "custom_title": "customTitle", "ai_title": "aiTitle",
@@ -79,7 +65,7 @@ class _Record(msgspec.Struct, rename={"parent_uuid": "parentUuid", "sidechain": 
     request_id: str | None = None
     agent_id: str | None = None
     timestamp: str | None = None
-    message: _Message | None = None
+    message: Message | None = None
     compact_summary: bool | None = None
     is_meta: bool | None = None
     api_error: bool | None = None
@@ -246,11 +232,9 @@ def _event(log: Log, file: int, line: Line, record: _Record, converted: bool) ->
     return event
 
 
-def _assistant(event: Event, record: _Record, message: _Message, converted: bool) -> None:
-    content = [message.content] if isinstance(message.content, str) else message.content or []
-    if message.model == SYNTHETIC_MODEL:  # local error text, no API response
-        text = "\n".join(item if isinstance(item, str) else item.text or "" for item in content)
-        event.blocks.append(Block("error", text))
+def _assistant(event: Event, record: _Record, message: Message, converted: bool) -> None:
+    if message.model == SYNTHETIC_MODEL:
+        event.blocks.append(Block("error", error_text(message)))
         return
     event.role = "assistant"
     event.model = message.model if message.model != "unknown" else None
@@ -258,34 +242,18 @@ def _assistant(event: Event, record: _Record, message: _Message, converted: bool
     event.stop_reason = message.stop_reason
     event.final = message.stop_reason is not None and not converted
     event.usage = usage_of(message.usage)
-    for item in content:
-        if isinstance(item, str):
-            event.blocks.append(Block("text", item, cut_marked(item)))
-        elif item.type == "text":
-            event.blocks.append(
-                Block("error" if record.api_error else "text", item.text or "", cut_marked(item.text or ""))
-            )
-        elif item.type in ("thinking", "redacted_thinking"):
-            event.blocks.append(Block("thinking", item.thinking or "", cut_marked(item.thinking or "")))
-        elif item.type in ("tool_use", "server_tool_use"):
-            call = tool_call(item.id, item.name or "", bytes(item.input))
-            event.blocks.append(Block("tool_use", call.input_json, call=call))
-        elif item.type.endswith("tool_result"):
-            _result(event, item)
-        else:
-            event.blocks.append(Block("meta", item.text or item.type))
+    event.blocks.extend(assistant_blocks(message, failed=bool(record.api_error)))
 
 
-def _user(event: Event, record: _Record, message: _Message, converted: bool) -> None:
+def _user(event: Event, record: _Record, message: Message, converted: bool) -> None:
     event.role = "user"
-    content = [message.content] if isinstance(message.content, str) else message.content or []
-    for item in content:
-        if isinstance(item, _Content) and item.type.endswith("tool_result"):
+    for item in message.items:
+        if isinstance(item, Content) and item.type.endswith("tool_result"):
             event.role = "tool"
-            _result(event, item)
+            event.blocks.extend(result_blocks(item))
             continue
-        if isinstance(item, _Content) and item.type == "image":
-            event.blocks.append(_image(bytes(item.source)))
+        if isinstance(item, Content) and item.type == "image":
+            event.blocks.append(image(item))
             continue
         text = item if isinstance(item, str) else item.text or ""
         if record.compact_summary or text.startswith(_CONTINUED):
@@ -297,17 +265,6 @@ def _user(event: Event, record: _Record, message: _Message, converted: bool) -> 
             event.blocks.append(Block("error" if label[1] == "error" else "meta", text))
         else:
             event.blocks.append(Block("meta" if record.is_meta else "text", text, cut_marked(text)))
-
-
-def _result(event: Event, item: _Content) -> None:
-    text, images = flatten(bytes(item.content))
-    result = ToolResult(item.tool_use_id, item.is_error)
-    event.blocks.append(Block("tool_result", text, cut_marked(text), result=result))
-    event.blocks.extend(_image(image) for image in images)
-
-
-def _image(data: bytes) -> Block:
-    return Block("image", f"sha256:{hashlib.sha256(data).hexdigest()}")
 
 
 def _name_sidechains(events: list[Event], records: list[_Record]) -> None:

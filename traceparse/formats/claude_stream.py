@@ -18,6 +18,7 @@ from traceparse.formats.anthropic import (
     Content,
     Message,
     assistant_blocks,
+    error_text,
     image,
     result_blocks,
     usage_of,
@@ -157,9 +158,8 @@ class _Reader:
         return event
 
     def _assistant(self, event: Event, record: _Record, message: Message) -> None:
-        if message.model == SYNTHETIC_MODEL:  # a local error text, no API response
-            text = "\n".join(item if isinstance(item, str) else item.text or "" for item in message.items)
-            event.blocks.append(Block("error", text))
+        if message.model == SYNTHETIC_MODEL:
+            event.blocks.append(Block("error", error_text(message)))
             return
         event.role = "assistant"
         event.response = event.key = message.id
@@ -167,9 +167,7 @@ class _Reader:
         event.stop_reason = message.stop_reason
         event.final = message.stop_reason is not None
         event.usage = usage_of(message.usage)
-        event.blocks.extend(assistant_blocks(message))
-        if record.error:
-            event.blocks = [Block("error", b.text) if b.kind == "text" else b for b in event.blocks]
+        event.blocks.extend(assistant_blocks(message, failed=bool(record.error)))
 
     def _user(self, event: Event, record: _Record, message: Message) -> None:
         event.role = "user"

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from traceparse.formats.blocks import cut_marked, flatten, tool_call
-from traceparse.model import Block, ToolResult, Usage
+from traceparse.model import Block, ToolCall, ToolResult, Usage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_S, _LAST_S = 946_684_800.0, 4_102_444_800.0  # the years 2000 and 2100: outside, a number is no time of a log
@@ -134,10 +134,11 @@ def thinking_block(value: Any) -> Block:
 
 def image_block(value: Any) -> Block:
     """An image: the hash of its part as logged stands for it."""
-    return _image(msgspec.json.encode(value))
+    return hashed_image(msgspec.json.encode(value))
 
 
-def _image(data: bytes) -> Block:
+def hashed_image(data: bytes) -> Block:
+    """An image's part as logged, by its hash."""
     return Block("image", f"sha256:{hashlib.sha256(data).hexdigest()}")
 
 
@@ -181,7 +182,11 @@ def content_blocks(content: Any) -> list[Block]:
 def use_block(call_id: Any, name: Any, arguments: Any) -> Block:
     """A tool call; `arguments` are JSON text or any JSON value."""
     data = arguments if isinstance(arguments, str) else msgspec.json.encode({} if arguments is None else arguments)
-    call = tool_call(string(call_id), name if isinstance(name, str) else "", data)
+    return call_block(tool_call(string(call_id), name if isinstance(name, str) else "", data))
+
+
+def call_block(call: ToolCall) -> Block:
+    """The block of a tool call: its text is the arguments' JSON."""
     return Block("tool_use", call.input_json, cut_marked(call.input_json), call=call)
 
 
@@ -198,4 +203,4 @@ def answer_blocks(
     text, images = flatten(content)
     result = ToolResult(string(call_id), is_error, exit_code, duration_s)
     blocks = [Block("tool_result", text, truncated or cut_marked(text), result=result)]
-    return [*blocks, *map(_image, images)]
+    return [*blocks, *map(hashed_image, images)]
