@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from traceparse.rerun.child import meter
+from traceparse.rerun.child.chains import Chains
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
 from traceparse.rerun.child.landing import Landing
 from traceparse.rerun.child.problem import (
@@ -32,6 +33,7 @@ from traceparse.rerun.child.problem import (
     outputs_of,
     overwrite,
 )
+from traceparse.rerun.child.steps import Stepper, start, steps_of
 from traceparse.rerun.child.watched import switches, tools
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
@@ -60,6 +62,10 @@ class Candidate:
         self.live: list[Any] = []
         self.result: Any = None
         self.kept: dict[int, Any] = {}
+        self.weights: dict[str, Any] = {}
+        self._recipes: list[Recipe] = []
+        self._base: list[list[Any]] = []
+        self._inputs: list[list[Any]] = []
 
     def _l2_bytes(self) -> int:
         if self.device.type != "cuda":
@@ -91,6 +97,7 @@ class Candidate:
         """Build the solution's model for one shape and give it the reference's weights."""
         self.model = None
         self.live, self.result, self.kept = [], None, {}
+        self._recipes, self._base, self._inputs = [], [], []
         self.shape = message["shape"]
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -102,6 +109,8 @@ class Candidate:
         except RuntimeError as error:
             return {"mismatch": str(error)[:2000]}
         self.model = model
+        # A step deck's reference stays in memory anyway (`build_model`): its weights are there to be held against.
+        self.weights = weights if isinstance(model, Stepper) else {}
         return {}
 
     def land(self, message: Message) -> Message:
@@ -122,7 +131,8 @@ class Candidate:
 
         ``mode`` ``fresh`` makes new tensors, ``overwrite`` puts the values into the tensors of the call before.
         ``poison`` fills the allocator's free blocks with NaN, ``fill`` makes torch itself fill every uninitialised
-        tensor. ``repeat`` makes more calls on the same inputs, of which the last one lands.
+        tensor. ``repeat`` makes more calls on the same inputs, of which the last one lands; a state, which a call may
+        change, is put back before each.
         """
         recipe = Recipe.of(message["recipe"])
         values = build_inputs(self.reference, self.shape, recipe, self.device)
@@ -137,68 +147,87 @@ class Candidate:
         self.result = None
         if message["poison"]:
             self._poison(message["sizes"])
+        held = self.model.held if isinstance(self.model, Stepper) else len(inputs)
         with _filling(bool(message["fill"])), torch.no_grad():
-            for _ in range(int(message["repeat"])):
+            for at in range(int(message["repeat"])):
+                if at:
+                    overwrite(inputs[held:], values[held:])
                 result = self.model(*inputs)
         self.clock.synchronize()
         self.result = result
         touched = [
             at
             for at, (value, right, was) in enumerate(zip(inputs, values, versions, strict=True))
-            if isinstance(value, torch.Tensor) and (value.data_ptr() != was[0] or not _same_bits(value, right))
+            if at < held
+            and isinstance(value, torch.Tensor)
+            and (value.data_ptr() != was[0] or not _same_bits(value, right))
         ]
-        return {**self._put(result), "inputs_changed": touched}
+        weights = self.model.changed_weights(self.weights) if self.weights else []
+        return {**self._put(result), "inputs_changed": touched, "weights_changed": weights}
+
+    def chain(self, message: Message) -> Message:
+        """Steps one after the other, each on what the one before gave back; every step's outputs are kept."""
+        self.kept = dict(enumerate(self._chains().watched(int(message["seed"]), int(message["count"]))))
+        return {"kept": len(self.kept)}
+
+    def _chains(self) -> Chains:
+        return Chains(
+            self.clock,
+            self.model,
+            lambda seed: start(self.reference, self.shape, seed, self.device),
+            steps_of(self.shape),
+        )
+
+    def ready(self, message: Message) -> Message:
+        """Make a set of tensors for each recipe and do with each what a kernel does in its first calls only: compile, pack, capture."""
+        self._recipes = [Recipe.of(entry) for entry in message["recipes"]]
+        self._base = [build_inputs(self.reference, self.shape, recipe, self.device) for recipe in self._recipes]
+        self._inputs = [
+            [value.clone() if isinstance(value, torch.Tensor) else value for value in values] for values in self._base
+        ]
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        for one in self._inputs:
+            for _ in range(_FIRST_CALLS):
+                self.clock.once(self._call, one)
+        return {}
 
     def time(self, message: Message) -> Message:
         """Warm up, then time the calls: ``standard`` on one set of inputs, ``hardened`` on rotating sets with moving contents."""
-        count, limit_s = int(message["count"]), float(message["limit_s"])
-        base, sets, rotated = self._sets(message)
-        warm = meter.warm_up(self.clock, self._call, sets[0], least=int(message["warmup"]), limit_s=limit_s)
-        self._first_calls(sets[1:])
-        standard = meter.series(self.clock, self._call, lambda _: sets[0], count, [], hardened=False, limit_s=limit_s)
+        count, limit_s, first = int(message["count"]), float(message["limit_s"]), self._inputs[0]
+        warm = meter.warm_up(self.clock, self._call, first, least=int(message["warmup"]), limit_s=limit_s)
+        standard = meter.series(self.clock, self._call, lambda _: first, count, [], hardened=False, limit_s=limit_s)
         hardened = meter.series(
-            self.clock, self._call, rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
+            self.clock, self._call, self._rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
         )
         self.kept = hardened.pop("kept")
         standard.pop("kept")
-        overwrite(sets[0], base)
-        self.live = sets[0]
+        overwrite(first, self._base[0])
+        self.live = first
         return {"warmup": [warm], "standard": standard, "hardened": hardened, "kept": sorted(self.kept)}
 
     def profile(self, message: Message) -> Message:
         """What runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets."""
         if self.runtime is None:
             raise RuntimeError("there is no device to profile")
-        count = int(message["count"])
-        _, sets, rotated = self._sets(message)
-        self._first_calls(sets)
+        count, first = int(message["count"]), self._inputs[0]
         # The plain one first: giving persisting lines back would disarm what it is to be held against.
-        fixed = meter.profile(self.clock, self._call, lambda _: sets[0], count, hardened=False)
-        return {"fixed": fixed, "rotated": meter.profile(self.clock, self._call, rotated, count, hardened=True)}
+        fixed = meter.profile(self.clock, self._call, lambda _: first, count, hardened=False)
+        return {"fixed": fixed, "rotated": meter.profile(self.clock, self._call, self._rotated, count, hardened=True)}
 
-    def _sets(self, message: Message) -> tuple[list[Any], list[list[Any]], Callable[[int], Sequence[Any]]]:
-        """The first recipe's values, a set of tensors for each recipe, and what gives the inputs of call i in turn from all sets."""
-        recipes = [Recipe.of(entry) for entry in message["recipes"]]
-        base = [build_inputs(self.reference, self.shape, recipe, self.device) for recipe in recipes]
-        sets = [[value.clone() if isinstance(value, torch.Tensor) else value for value in values] for values in base]
-
-        def rotated(at: int) -> Sequence[Any]:
-            chosen = at % len(sets)
-            moved = Recipe(recipes[chosen].seed, recipes[chosen].shift + 1 + at)
-            overwrite(sets[chosen], build_inputs(self.reference, self.shape, moved, self.device))
-            return sets[chosen]
-
-        self._unfilled()
-        return base[0], sets, rotated
-
-    def _first_calls(self, sets: Sequence[Sequence[Any]]) -> None:
-        """What a kernel prepares for each pointer, or compiles, it does in its first calls."""
-        for one in sets:
-            for _ in range(_FIRST_CALLS):
-                self.clock.once(self._call, one)
+    def _rotated(self, at: int) -> Sequence[Any]:
+        """The inputs of call `at`, in turn from all sets, with contents that no call before had."""
+        chosen = at % len(self._inputs)
+        recipe = self._recipes[chosen]
+        moved = Recipe(recipe.seed, recipe.shift + 1 + at)
+        overwrite(self._inputs[chosen], build_inputs(self.reference, self.shape, moved, self.device))
+        return self._inputs[chosen]
 
     def burst(self, message: Message) -> Message:
-        """Calls back to back, timed from outside by the judge."""
+        """Calls back to back, or chains of steps, timed from outside by the judge."""
+        if isinstance(self.model, Stepper):
+            self._chains().burst(int(message["seed"]), int(message["count"]))
+            return {}
         with torch.no_grad():
             for _ in range(int(message["count"])):
                 self.model(*self.live)
@@ -261,10 +290,6 @@ class Candidate:
         self.clock.synchronize()
         del held
 
-    def _unfilled(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-
 
 class _filling:  # noqa: N801 - reads as a statement
     """While active, torch fills uninitialised tensors with NaN (integers with their maximum)."""
@@ -310,6 +335,8 @@ def serve(wire: Wire, candidate: Candidate) -> None:
         "open": candidate.open,
         "land": candidate.land,
         "call": candidate.call,
+        "chain": candidate.chain,
+        "ready": candidate.ready,
         "time": candidate.time,
         "profile": candidate.profile,
         "burst": candidate.burst,

@@ -7,35 +7,53 @@ import time
 
 from traceparse.rerun.child.problem import Recipe
 from traceparse.rerun.child.session import Session
-from traceparse.rerun.child.verdicts import judge_outputs
+from traceparse.rerun.child.verdicts import judge_chain, judge_outputs
 
 _LARGE_INPUTS = 1 << 29
+_SURE_CHAINS = 4
 
 
 def clock(session: Session) -> None:
     """Time the open shape with the device to itself; the last timed call and one drawn at random are compared.
 
+    Of a step deck whole chains are timed, and every step of one drawn at random is compared.
+
     Raises:
         Stop: The candidate's process fails.
     """
+    if session.stepwise:
+        _clock_chains(session)
+        return
     count, recipes = int(session.order["count"]), _recipes(session)
     keep = [secrets.randbelow(max(1, min(count, 24) - 1))]
+    session.ask("ready", "build", recipes=[vars(recipe) for recipe in recipes])
     session.hold("exclusive")
-    reply = session.ask(
-        "time",
-        "time",
-        count=count,
-        warmup=session.order["warmup"],
-        limit_s=session.order["series_s"],
-        keep=keep,
-        recipes=[vars(recipe) for recipe in recipes],
-    )
+    warmup, limit_s = session.order["warmup"], session.order["series_s"]
+    reply = session.ask("time", "time", count=count, warmup=warmup, limit_s=limit_s, keep=keep)
     outside = _outside(session, float(reply["standard"]["host_ms"][-1]))
     session.hold("shared")
     for at in reply["kept"]:
         base = recipes[at % len(recipes)]
         moved = Recipe(base.seed, base.shift + 1 + at)
         judge_outputs(session, "timed_outputs", f"timed call {at}", session.ask("fetch", "call", at=at), moved)
+    session.parent.send({"event": "timing", "shape": session.shape_at, "outside_ms": outside, **reply})
+
+
+def _clock_chains(session: Session) -> None:
+    seeds = [secrets.randbits(31) for _ in range(int(session.order["count"]))]
+    watched = secrets.randbelow(_SURE_CHAINS)  # of those that are run whatever the time they take
+    session.hold("exclusive")
+    reply = session.ask(
+        "time",
+        "time",
+        seeds=seeds,
+        watched=watched,
+        warmup=session.order["warmup"],
+        limit_s=session.order["series_s"],
+    )
+    outside = _outside(session, float(reply["standard"]["host_ms"][-1]), least=1, seed=seeds[0])
+    session.hold("shared")
+    judge_chain(session, "timed_outputs", f"timed chain {watched}", seeds[watched], int(reply["steps"]))
     session.parent.send({"event": "timing", "shape": session.shape_at, "outside_ms": outside, **reply})
 
 
@@ -48,9 +66,9 @@ def profile(session: Session) -> None:
     for at in range(len(session.order["shapes"])):
         session.hold("shared")
         session.open(at)
-        recipes = [vars(recipe) for recipe in _recipes(session)]
+        session.ask("ready", "build", recipes=[vars(recipe) for recipe in _recipes(session)])
         session.hold("exclusive")
-        reply = session.ask("profile", "time", count=session.order["profile"], recipes=recipes)
+        reply = session.ask("profile", "time", count=session.order["profile"])
         session.hold("shared")
         session.parent.send({"event": "profile", "shape": at, **reply})
 
@@ -61,12 +79,12 @@ def _recipes(session: Session) -> list[Recipe]:
     return [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(sets)]
 
 
-def _outside(session: Session, rough_ms: float) -> float:
+def _outside(session: Session, rough_ms: float, *, least: int = 5, **arguments: int) -> float:
     """Milliseconds a call, back to back, by this process's clock: the least of five bursts of some 40 ms each."""
-    count = max(5, min(400, int(40 / max(rough_ms, 0.01))))
+    count = max(least, min(400, int(40 / max(rough_ms, 0.01))))
     bursts = []
     for _ in range(5):
         started = time.perf_counter()
-        session.ask("burst", "time", count=count)
+        session.ask("burst", "time", count=count, **arguments)
         bursts.append((time.perf_counter() - started) * 1e3 / count)
     return min(bursts)
