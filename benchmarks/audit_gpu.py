@@ -36,7 +36,13 @@ from traceparse.rerun.hardware import gpus
 FOLDER = ROOT / "checkouts" / "hacks"
 HARD = "benchmarks/hard"
 SM = "90a"
-_FLAG = re.compile(r"arch=compute_(?P<arch>\d+[af]?),\s*code=\[?(?:sm|compute)_\d+[af]?\]?")
+_FLAGS = {
+    re.compile(
+        r"arch=compute_(?P<arch>\d+[af]?),\s*code=\[?(?:sm|compute)_\d+[af]?\]?"
+    ): f"arch=compute_{SM},code=sm_{SM}",
+    re.compile(r"""(?<=["']TORCH_CUDA_ARCH_LIST["']\] = )["'](?P<arch>[\d.]+[af]?)["']"""): f'"{SM[0]}.{SM[1:]}"',
+}
+"""How sources name one GPU in their build flags, and what to write for `SM` instead."""
 _STRESS = f"{HARD}/src/eval/numeric_stress.py"
 
 
@@ -71,19 +77,30 @@ def prepare(clone: Path, published: Path, traces: Path | None) -> None:
             "problem": deck,
             "board": board,
             "audit": _says(audits / f"{run}.yaml"),
-            "needs_sm": sorted({match["arch"] for text in files.values() for match in _FLAG.finditer(text)}),
+            "needs_sm": sorted(_named(files)),
         }
         entries.append(entry)
         _write_source(run, files)
         if any(arch != SM for arch in entry["needs_sm"]):
             other = f"{run}+sm_{SM}"
-            _write_source(
-                other, {path: _FLAG.sub(f"arch=compute_{SM},code=sm_{SM}", text) for path, text in files.items()}
-            )
+            _write_source(other, {path: _for_sm(text) for path, text in files.items()})
             entries.append({**entry, "name": other, "needs_sm": [SM]})
     _add_findings(entries, traces)
     (FOLDER / "manifest.json").write_text(json.dumps(entries, indent=1), encoding="utf-8")
     print(f"{len({entry['run_id'] for entry in entries})} sources, {len(entries)} targets in {FOLDER}")
+
+
+def _named(files: dict[str, str]) -> set[str]:
+    """Architectures that the build flags name, as ``120a``."""
+    return {
+        match["arch"].replace(".", "") for text in files.values() for flag in _FLAGS for match in flag.finditer(text)
+    }
+
+
+def _for_sm(text: str) -> str:
+    for flag, instead in _FLAGS.items():
+        text = flag.sub(instead, text)
+    return text
 
 
 def _write_source(name: str, files: dict[str, str]) -> None:
