@@ -110,16 +110,10 @@ def load_boards(path: Path | None = None) -> pl.DataFrame:
     """
     import polars as pl
 
-    types = {
-        "str": pl.String(),
-        "i64": pl.Int64(),
-        "f64": pl.Float64(),
-        "bool": pl.Boolean(),
-        "datetime": pl.Datetime("us", "UTC"),
-        "list[f64]": pl.List(pl.Float64),
-    }
+    from traceparse.dtypes import dtypes
+
     rows = [msgspec.structs.asdict(cell) for cell in _read(_table_path(path))]
-    return pl.DataFrame(rows, schema={column.name: types[column.dtype] for column in BOARDS.columns}, orient="row")
+    return pl.DataFrame(rows, schema=dtypes(BOARDS), orient="row")
 
 
 def _table_path(path: Path | None) -> Path:

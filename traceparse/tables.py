@@ -8,25 +8,13 @@ from typing import Any
 import polars as pl
 
 from traceparse.assemble import Columns, Run
+from traceparse.dtypes import DTYPES as DTYPES
+from traceparse.dtypes import dtypes as dtypes
 from traceparse.errors import StoreError
-from traceparse.schema import TABLES, Table, table
+from traceparse.schema import TABLES, table
 
 Frames = dict[str, pl.DataFrame]
 """Frames by table name."""
-
-DTYPES: dict[str, pl.DataType] = {
-    "str": pl.String(),
-    "i64": pl.Int64(),
-    "f64": pl.Float64(),
-    "bool": pl.Boolean(),
-    "datetime": pl.Datetime("us", "UTC"),
-    "list[f64]": pl.List(pl.Float64()),
-}
-
-
-def dtypes(spec: Table) -> dict[str, pl.DataType]:
-    """Polars types of a table's columns, in order."""
-    return {column.name: DTYPES[column.dtype] for column in spec.columns}
 
 
 def empty(name: str) -> pl.DataFrame:
