@@ -31,7 +31,7 @@ DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
 
 def test_the_samples_problem_is_found_and_evaluated() -> None:
     problem = find_problem(DECK, "01_row_softmax")
-    assert problem.has_forward
+    assert problem.protocol == "forward"
     assert not problem.has_check
     assert problem.tolerance == {"float32": 1e-4}
     assert problem.board_gpu == "h100"

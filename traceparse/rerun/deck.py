@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -22,6 +22,10 @@ from traceparse.errors import RerunError
 from traceparse.formula import FormulaError
 
 Shape = dict[str, Any]
+Protocol = Literal["forward", "step"]
+
+CONTEXT_KEYS = ("context_len", "ctx_len", "context", "ctx")
+"""Names under which a shape of the step protocol gives the tokens that its state already holds."""
 
 _NEEDED = ("reference.py", "shapes.py", "problem.yaml")
 _IGNORED = {"__pycache__", "solution.py", "framework.txt"}
@@ -71,12 +75,45 @@ class Problem:
         """Whether the deck brings its own benchmark."""
         return (self.path / "benchmark.py").is_file()
 
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the deck brings the baseline that a speed-up is reckoned against."""
+        return (self.path / "baseline.py").is_file()
+
     @cached_property
-    def has_forward(self) -> bool:
-        """Whether the reference follows ``Model.forward`` on ``get_inputs()``; other protocols run through the deck's scripts only."""
+    def protocol(self) -> Protocol | None:
+        """How the reference is called; None where only the deck's scripts know how.
+
+        ``forward``: ``Model(*get_init_inputs())`` on ``get_inputs()``. ``step``: ``Model(build_config(shape))``, whose
+        ``step(hidden, state)`` takes ``init_token`` and ``init_state`` further. A ``get_inputs`` that gives nothing is
+        there for form's sake only.
+        """
         tree = ast.parse((self.path / "reference.py").read_text(encoding="utf-8"))
-        defined = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-        return {"Model", "get_inputs", "get_init_inputs"} <= defined
+        defined = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        methods = {node.name for node in getattr(defined.get("Model"), "body", ()) if isinstance(node, ast.FunctionDef)}
+        if "step" in methods and {"build_config", "init_state", "init_token"} <= set(defined):
+            return "step" if all(set(CONTEXT_KEYS) & set(shape) for shape in self.shapes) else None
+        inputs = defined.get("get_inputs")
+        if inputs is None or "Model" not in defined or "get_init_inputs" not in defined:
+            return None
+        returned = [node.value for node in ast.walk(inputs) if isinstance(node, ast.Return)]
+        nothing = all(isinstance(value, (ast.List, ast.Tuple)) and not value.elts for value in returned)
+        return None if nothing else "forward"
+
+    @property
+    def cosine(self) -> float | None:
+        """The least cosine similarity that the deck asks for, where it judges outputs by that."""
+        stated = (self.meta.get("tolerance") or {}).get("cos_sim")
+        return float(stated) if stated is not None else None
+
+    @property
+    def launches_per_call(self) -> tuple[int, bool] | None:
+        """Launches that the deck allows in one call, and whether it leaves the verdict to somebody who reads the code."""
+        constraints = self.meta.get("constraints") or {}
+        allowed = constraints.get("launches_per_step")
+        if not isinstance(allowed, int):
+            return None
+        return allowed, constraints.get("authenticity_gate") == "judge"
 
     @property
     def tolerance(self) -> dict[str, float]:
@@ -109,8 +146,8 @@ class Problem:
         regime = self.meta.get("regime")
         return facts.Problem(
             self.name,
-            known.bench if known else "hard",
-            known.metric if known else "peak_fraction",
+            known.bench if known else ("mega" if self.protocol == "step" else "hard"),
+            known.metric if known else ("speedup" if self.protocol == "step" else "peak_fraction"),
             regime if regime in ("compute", "memory", "latency", "throughput") else None,
             self.meta.get("peak_tflops_key"),
             flops=self.meta.get("flops_formula"),
@@ -210,20 +247,39 @@ def _read(path: Path) -> Problem:
 
 
 def _shapes(path: Path) -> tuple[Shape, ...]:
-    """SHAPES as a literal; the module is not executed."""
+    """SHAPES as a literal, in which names of literals above it may stand; the module is not executed."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        values = [
-            ast.literal_eval(node.value)
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            and any(isinstance(target, ast.Name) and target.id == "SHAPES" for target in node.targets)
-        ]
+        shapes = _literal(tree, "SHAPES")
     except (SyntaxError, ValueError, UnicodeDecodeError) as error:
         raise RerunError(
             f"SHAPES cannot be read: {error}", place=str(path), expected="a literal list of dicts"
         ) from error
-    shapes = values[-1] if values else None
     if not isinstance(shapes, list) or not shapes or not all(isinstance(shape, dict) for shape in shapes):
         raise RerunError("no SHAPES", place=str(path), expected="a literal list of dicts")
     return tuple(shapes)
+
+
+def _literal(tree: ast.Module, wanted: str) -> Any:
+    """Value of the last assignment to `wanted`, None where there is none.
+
+    Raises:
+        ValueError: It is no literal, even with the names of literals before it filled in.
+    """
+    known: dict[str, Any] = {}
+
+    class Filled(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.Constant(known[node.id]) if node.id in known else node
+
+    for node in tree.body:
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+            continue
+        name = node.targets[0].id
+        known.pop(name, None)
+        try:
+            known[name] = ast.literal_eval(Filled().visit(node.value))
+        except ValueError:
+            if name == wanted:
+                raise
+    return known.get(wanted)

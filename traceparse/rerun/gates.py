@@ -39,6 +39,7 @@ PROOFS: dict[str, str] = {
     "flush_proof": "kernels are no slower on rotating inputs with persisting L2 lines given back",
     "own_kernels": "most of the device time is spent in kernels that are not a library's or torch's own",
     "below_ceiling": "no shape is faster than the device can be",
+    "stated_launches": "a call runs no more kernels than the problem allows, where it leaves that to nobody's reading",
 }
 """Every proof by name, with what passing it says."""
 
@@ -202,11 +203,35 @@ def _judge_kernels(proofs: Proofs, timing: ShapeTiming, at: str) -> None:
             proofs.add(name, None, f"{at}: no profile could be taken")
         return
     counts = sorted(set(timing.kernel_counts))
-    proofs.add("every_call_runs", counts[0] > 0, f"{at}: device activities in single calls: {counts}")
+    put = f"; {timing.launches}" if timing.launches else ""
+    proofs.add("every_call_runs", counts[0] > 0, f"{at}: device activities in single calls: {counts}{put}")
     _judge_flush(proofs, at, timing.kernel_ms, timing.kernel_rotated_ms)
     shares = library_shares(timing.kernels)
-    text = f"{at}: library {shares['library']:.0%}, torch {shares['torch']:.0%} of device time"
+    text = f"{at}: library {shares['library']:.0%}, torch {shares['torch']:.0%} of device time{put}"
     proofs.add("own_kernels", shares["own"] >= 0.5 or not timing.kernels, text)
+
+
+def judge_launches(proofs: Proofs, timing: ShapeTiming, allowed: int, *, left_to_reader: bool) -> bool | None:
+    """Hold the kernels of one call against what the problem allows.
+
+    Args:
+        proofs: Filled in place.
+        timing: The figures.
+        allowed: Launches in one call by the problem's own rule.
+        left_to_reader: The problem has somebody read the code for its verdict: then the counts are evidence only.
+
+    Returns:
+        Whether there are no more than allowed, by kernels that ran (a graph of many counts as many); None where no
+        profile could be taken.
+    """
+    at = f"shape {timing.shape}"
+    if timing.launches is None:
+        proofs.add("stated_launches", None, f"{at}: no profile could be taken")
+        return None
+    within = timing.launches.kernels <= allowed
+    text = f"{at}: {timing.launches}; the problem allows {allowed}"
+    proofs.add("stated_launches", None if left_to_reader else within, text)
+    return within
 
 
 def _judge_flush(proofs: Proofs, at: str, fixed: float, rotated: float) -> None:

@@ -73,6 +73,13 @@ class ShapeResult:
     published_ms: float | None = None
     published_fraction: float | None = None
     time_ratio: float | None = None
+    best_ms: float | None = None
+    baseline_ms: float | None = None
+    speedup: float | None = None
+    kernels_per_call: int | None = None
+    launches_per_call: int | None = None
+    cooperative_launches_per_call: int | None = None
+    graph_launches_per_call: int | None = None
     kernel_names: str | None = None
 
 
@@ -83,7 +90,7 @@ class Result:
     Attributes:
         key: Identifies kernel, problem, GPU and gates; a finished key is not run again.
         name: The target's name.
-        score: Geometric mean of `ShapeResult.peak_fraction`.
+        score: Geometric mean of `ShapeResult.peak_fraction`, or of `ShapeResult.speedup` where the problem is scored by that.
         deck_score: The deck's own benchmark's figure in the same run.
         published_score: The board's.
         board_gpu: Key of the board's GPU.
@@ -172,9 +179,9 @@ def score_outcome(result: Result) -> tuple[Outcome, str | None]:
     return "ran", result.message
 
 
-def mean_score(shapes: Iterable[ShapeResult]) -> float | None:
-    """The benchmark's mean of the shapes' fractions; None unless every shape has one."""
-    fractions = [shape.peak_fraction for shape in shapes]
+def mean_score(shapes: Iterable[ShapeResult], metric: facts.Metric = "peak_fraction") -> float | None:
+    """The benchmark's mean of the shapes' fractions, or speed-ups; None unless every shape has one."""
+    fractions = [shape.speedup if metric == "speedup" else shape.peak_fraction for shape in shapes]
     known = [fraction for fraction in fractions if fraction is not None]
     return facts.geometric_mean(known) if known and len(known) == len(fractions) else None
 

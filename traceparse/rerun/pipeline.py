@@ -13,17 +13,21 @@ from typing import Any
 
 from traceparse.rerun.deck import Problem
 from traceparse.rerun.deckoutput import read_benchmark, read_check
-from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing
+from traceparse.rerun.gates import Proofs, judge_launches, judge_proofs, judge_timing
 from traceparse.rerun.hardware import Gpu, gpus, missing_tools, slowdown_note
 from traceparse.rerun.locks import DeviceLock
 from traceparse.rerun.outcome import Outcome, Result, ShapeResult, error_outcome, mean_score, score_outcome
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Event, Limits, StageResult, Workplace
 
-RULES = "4"
+RULES = "5"
 """Version of the rules; results kept under another one are run again."""
 
 Step = Callable[..., None]
+
+_SERIES_S = 2.0
+_CHAINS = 8
+"""Chains timed of a step deck: as many as give a median an interval, and one that is watched instead."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +104,16 @@ class _Run:
         self.proofs = Proofs()
         self.stopped: tuple[Outcome, str] | None = None
         self.timings: dict[int, ShapeTiming] = {}
+        self.baselines: dict[int, ShapeTiming] = {}
 
     def go(self) -> None:
         result, problem = self.result, self.plan.problem
-        strict = "strict" in self.plan.gates and problem.has_forward
+        strict = "strict" in self.plan.gates and problem.protocol is not None
+        if problem.protocol is None:
+            result.message = (
+                "called in a way of the deck's own: only the deck's scripts ran, neither our proofs nor our clock"
+            )
+            result.notes.append(result.message)
         if strict:
             self.step("strict")
             self._take(self.place.strict(self._told("strict")), "strict")
@@ -112,8 +122,10 @@ class _Run:
         fatal = self.stopped is not None and self.stopped[0] not in ("fails_check",)
         wrong = "correct" in self.proofs.failed or self.stopped is not None
         # A kernel that fails only a stricter case is timed all the same: its published figure stands to be compared.
-        if self.plan.timing and not fatal and not wrong and problem.has_forward:
+        if self.plan.timing and not fatal and not wrong and problem.protocol is not None:
             self._time()
+            if problem.facts.metric == "speedup" and problem.has_baseline and self.timings:
+                self._baseline()
         if self.plan.timing and not fatal and result.gate_current == "pass" and problem.has_benchmark:
             self._benchmark()
         self._figures()
@@ -183,14 +195,35 @@ class _Run:
     def _time(self) -> None:
         self.step("time")
         before = _now(self.plan.gpu)
-        stage = self.place.time(
-            self._told("time"), count=max(self.plan.problem.perf_trials, 50), series_s=2.0, profile=3
-        )
-        self._take(stage, "time")
+        problem = self.plan.problem
+        count = _CHAINS if problem.protocol == "step" else max(problem.perf_trials, 50)
+        self._take(self.place.time(self._told("time"), count=count, series_s=_SERIES_S, profile=3), "time")
         note = slowdown_note(before, _now(self.plan.gpu))
         self.result.notes += [note] if note else []
         for timing in self.timings.values():
             self.result.notes += [f"shape {timing.shape}: {text}" for text in timing.notes]
+        if (allowed := problem.launches_per_call) is not None:
+            self._launches(*allowed)
+
+    def _launches(self, allowed: int, left_to_reader: bool) -> None:
+        for timing in self.timings.values():
+            if judge_launches(self.proofs, timing, allowed, left_to_reader=left_to_reader) is False:
+                text = f"shape {timing.shape}: {timing.launches}; the problem allows {allowed}"
+                self.result.notes.append(text + (" and leaves the verdict to a reader" if left_to_reader else ""))
+
+    def _baseline(self) -> None:
+        """The deck's own baseline by the same clock, right after the kernel."""
+        self.step("time", "baseline")
+        stage = self.place.baseline(self._told("time"), count=_CHAINS, series_s=_SERIES_S)
+        found = [read_timing(event) for event in stage.events if event["event"] == "timing"]
+        self.baselines = {timing.shape: timing for timing in found}
+        stop = stage.last("stop")
+        if stop is not None or len(found) < len(self.plan.problem.shapes):
+            reason = f"{stop['op']}: {stop.get('message', '')}" if stop is not None else stage.reason
+            self.result.notes.append(f"the deck's baseline could not be timed at every shape ({reason[:300]})")
+        wrong = [event for event in stage.events if event.get("gate") == "timed_outputs" and event["ok"] is False]
+        if wrong:
+            self.result.notes.append(f"the deck's baseline itself differs from its reference: {wrong[0]['message']}")
 
     def _benchmark(self) -> None:
         self.step("benchmark")
@@ -231,6 +264,13 @@ class _Run:
                 )
                 shape.kernel_ms, shape.host_bound = timing.kernel_ms, timing.host_bound
                 shape.kernel_names = ", ".join(dict.fromkeys(name[:120] for name, _ in timing.kernels[:12])) or None
+                shape.best_ms = timing.best_ms
+                if (put := timing.launches) is not None:
+                    shape.kernels_per_call, shape.launches_per_call = put.kernels, put.launched
+                    shape.cooperative_launches_per_call, shape.graph_launches_per_call = put.cooperative, put.graphs
+                if at in self.baselines:
+                    shape.baseline_ms = self.baselines[at].best_ms
+                    shape.speedup = shape.baseline_ms / timing.best_ms if timing.best_ms > 0 else None
             ms = shape.median_ms
             if ms and self.plan.gpu is not None:
                 shape.peak_fraction = problem.fraction(at, result.board_gpu, ms)
@@ -241,7 +281,7 @@ class _Run:
             if ms and shape.published_ms:
                 shape.time_ratio = ms / shape.published_ms
             result.shapes.append(shape)
-        result.score = mean_score(result.shapes)
+        result.score = mean_score(result.shapes, problem.facts.metric)
         if result.score is not None and len(result.shapes) < len(problem.shapes):
             result.score = None
         if result.score is not None and not math.isfinite(result.score):

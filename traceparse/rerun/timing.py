@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Z95 = 1.959964
+_COPIES = ("Memcpy", "Memset")
+"""How the profiler names device activities that are no kernels."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,36 @@ def median_interval(series: Sequence[float]) -> Median:
 
 
 @dataclass(frozen=True)
+class Launches:
+    """What one call puts on the device, at the median of the profiled calls.
+
+    Attributes:
+        kernels: Kernels that ran, those of replayed graphs among them.
+        copies: Copies and fills of memory.
+        launched: Launches of single kernels by the host, cooperative ones among them.
+        cooperative: Cooperative launches.
+        graphs: Launches of whole graphs.
+    """
+
+    kernels: int
+    copies: int
+    launched: int
+    cooperative: int
+    graphs: int
+
+    def __str__(self) -> str:
+        parts = [f"{self.kernels} kernel{'' if self.kernels == 1 else 's'} a call"]
+        parts += [
+            f"{self.launched} launched singly" + (f" ({self.cooperative} cooperative)" if self.cooperative else "")
+        ]
+        parts += [f"{self.graphs} graph{'' if self.graphs == 1 else 's'} replayed"] if self.graphs else []
+        parts += [f"{self.copies} copies or fills"] if self.copies else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
 class ShapeTiming:
-    """Everything measured on one shape.
+    """Everything measured on one shape; where whole chains of steps are timed, a call is one step.
 
     Attributes:
         shape: Index of the shape.
@@ -51,10 +81,12 @@ class ShapeTiming:
         hardened_ms: The same with rotating inputs, moving contents and persisting lines given back.
         host_ms: Host time until the whole device was idle (ms).
         outside_ms: Time of a call back to back, by the judge's clock (ms).
+        best_ms: The least host time (ms), as decks take it that are scored by a speed-up.
         kernel_ms: Device time of what the call launched; None where no profile could be taken.
         kernel_rotated_ms: The same under rotation.
         kernels: Names of the kernels, most time first, with their share of the device time.
         kernel_counts: Device activities in each profiled call.
+        launches: What a call puts on the device and how; None without a profile.
         notes: Outliers, unstable warm-up and the like.
     """
 
@@ -63,10 +95,12 @@ class ShapeTiming:
     hardened_ms: float
     host_ms: float
     outside_ms: float
+    best_ms: float
     kernel_ms: float | None
     kernel_rotated_ms: float | None
     kernels: tuple[tuple[str, float], ...]
     kernel_counts: tuple[int, ...]
+    launches: Launches | None
     notes: tuple[str, ...]
 
     @property
@@ -77,7 +111,11 @@ class ShapeTiming:
 
 def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
     """Figures of one ``timing`` event of the judge."""
-    standard, hardened = event["standard"], event["hardened"]
+    steps = int(event.get("steps", 1))
+    standard, hardened = (
+        {name: [value / steps for value in series] for name, series in event[key].items()}
+        for key in ("standard", "hardened")
+    )
     median = median_interval(standard["device_ms"])
     profile = event.get("profile")
     fixed, rotated = (profile[key]["calls"] for key in ("fixed", "rotated")) if profile else ((), ())
@@ -86,13 +124,28 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         median=median,
         hardened_ms=statistics.median(hardened["device_ms"]),
         host_ms=statistics.median(standard["host_ms"]),
-        outside_ms=float(event["outside_ms"]),
+        outside_ms=float(event["outside_ms"]) / steps,
+        best_ms=min(standard["host_ms"]),
         kernel_ms=_busy_ms(fixed),
         kernel_rotated_ms=_busy_ms(rotated),
         kernels=_shares([*fixed, *rotated]),
         kernel_counts=tuple(len(call["kernels"]) for call in (*fixed, *rotated)),
-        notes=tuple(_notes(event, median)),
+        launches=_launches([*fixed, *rotated]),
+        notes=tuple(_notes(standard["device_ms"], event["warmup"], median)),
     )
+
+
+def _launches(calls: Sequence[Mapping[str, Any]]) -> Launches | None:
+    counted = [call for call in calls if "launches" in call]
+    if not counted:
+        return None
+    copies = [sum(name.startswith(_COPIES) for name, _ in call["kernels"]) for call in counted]
+    kernels = [len(call["kernels"]) - copied for call, copied in zip(counted, copies, strict=True)]
+    plain, cooperative, graphs = (
+        [int(call["launches"][kind]) for call in counted] for kind in ("kernel", "cooperative", "graph")
+    )
+    launched = [one + other for one, other in zip(plain, cooperative, strict=True)]
+    return Launches(*(statistics.median_low(series) for series in (kernels, copies, launched, cooperative, graphs)))
 
 
 def _busy_ms(calls: Sequence[Mapping[str, Any]]) -> float | None:
@@ -108,13 +161,12 @@ def _shares(calls: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, float], ...]
     return tuple((name, value / whole) for name, value in sorted(total.items(), key=lambda item: -item[1]))
 
 
-def _notes(event: Mapping[str, Any], median: Median) -> list[str]:
+def _notes(series: Sequence[float], warmup: Sequence[Mapping[str, Any]], median: Median) -> list[str]:
     notes = []
-    series = event["standard"]["device_ms"]
     outliers = sum(value > 1.5 * median.value for value in series)
     if outliers > 0.1 * len(series):
         notes.append(f"{outliers} of {len(series)} calls took more than 1.5 times the median")
-    if not all(warm["stable"] for warm in event["warmup"]):
+    if not all(warm["stable"] for warm in warmup):
         notes.append("times were not stable after the warm-up")
     if median.value > 0 and (median.high - median.low) > 0.1 * median.value:
         notes.append("the interval of the median is wider than 10 %")

@@ -162,6 +162,12 @@ class Workplace:
             },
         )
 
+    def baseline(self, progress: Callable[[Event], None], *, count: int, series_s: float) -> StageResult:
+        """Our timing of the deck's own baseline, in a candidate's place and conditions; it has no profile and no side files."""
+        more = {"count": count, "series_s": series_s, "profile": 0, "warmup": 10 if self.gpu is not None else 3}
+        text = (self.problem.path / "baseline.py").read_text(encoding="utf-8")
+        return self._judge("time", progress, more, baseline=text)
+
     def script(self, name: str, progress: Callable[[Event], None], *, turns: bool) -> StageResult:
         """One of the deck's own scripts, as it is, on a fresh copy of the deck.
 
@@ -213,9 +219,11 @@ class Workplace:
 
     # --- stages --------------------------------------------------------------------------------------------------------
 
-    def _judge(self, mode: str, progress: Callable[[Event], None], more: Mapping[str, Any]) -> StageResult:
-        limits = self.limits
-        candidate = self._copy(f"candidate_{mode}")
+    def _judge(
+        self, mode: str, progress: Callable[[Event], None], more: Mapping[str, Any], *, baseline: str | None = None
+    ) -> StageResult:
+        limits, name = self.limits, mode if baseline is None else "baseline"
+        candidate = self._copy(f"candidate_{name}", baseline)
         order = {
             "mode": mode,
             "deck": str(self.judge_folder),
@@ -224,11 +232,12 @@ class Workplace:
             "device": "cuda" if self.gpu else "cpu",
             "shapes": list(self.problem.shapes),
             "tolerance": self.problem.tolerance,
+            "cosine": self.problem.cosine,
             "flush_bytes": 128 << 20,
             **more,
             "limits": {"start": limits.start_s, "build": limits.build_s, "call": limits.call_s, "time": limits.time_s},
         }
-        return self._stage(mode, ["judge"], order, limits.stage_s(len(self.problem.shapes)), progress, "shared")
+        return self._stage(name, ["judge"], order, limits.stage_s(len(self.problem.shapes)), progress, "shared")
 
     def _stage(
         self,
@@ -317,11 +326,12 @@ class Workplace:
 
     # --- folders and environment ---------------------------------------------------------------------------------------
 
-    def _copy(self, name: str) -> Path:
-        """A fresh copy of the deck with the solution in it."""
+    def _copy(self, name: str, baseline: str | None = None) -> Path:
+        """A fresh copy of the deck with the solution in it, or the deck's baseline in its place."""
         shutil.rmtree(self.folder / name, ignore_errors=True)
         folder = self.problem.copy_to(self.folder / name)
-        for file, text in {**self._side_files, "solution.py": self._solution}.items():
+        own = {**self._side_files, "solution.py": self._solution} if baseline is None else {"solution.py": baseline}
+        for file, text in own.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_bytes(text.encode())
         return folder

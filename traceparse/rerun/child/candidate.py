@@ -181,6 +181,9 @@ class Candidate:
     def ready(self, message: Message) -> Message:
         """Make a set of tensors for each recipe and do with each what a kernel does in its first calls only: compile, pack, capture."""
         self._recipes = [Recipe.of(entry) for entry in message["recipes"]]
+        if isinstance(self.model, Stepper):
+            self._chains().burst(self._recipes[0].seed, 1)
+            return {}
         self._base = [build_inputs(self.reference, self.shape, recipe, self.device) for recipe in self._recipes]
         self._inputs = [
             [value.clone() if isinstance(value, torch.Tensor) else value for value in values] for values in self._base
@@ -194,6 +197,10 @@ class Candidate:
 
     def time(self, message: Message) -> Message:
         """Warm up, then time the calls: ``standard`` on one set of inputs, ``hardened`` on rotating sets with moving contents."""
+        if isinstance(self.model, Stepper):
+            reply, seen = self._chains().timed(message)
+            self.kept = dict(enumerate(seen))
+            return reply
         count, limit_s, first = int(message["count"]), float(message["limit_s"]), self._inputs[0]
         warm = meter.warm_up(self.clock, self._call, first, least=int(message["warmup"]), limit_s=limit_s)
         standard = meter.series(self.clock, self._call, lambda _: first, count, [], hardened=False, limit_s=limit_s)
@@ -210,7 +217,10 @@ class Candidate:
         """What runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets."""
         if self.runtime is None:
             raise RuntimeError("there is no device to profile")
-        count, first = int(message["count"]), self._inputs[0]
+        count = int(message["count"])
+        if isinstance(self.model, Stepper):
+            return self._chains().profiled([recipe.seed for recipe in self._recipes], count)
+        first = self._inputs[0]
         # The plain one first: giving persisting lines back would disarm what it is to be held against.
         fixed = meter.profile(self.clock, self._call, lambda _: first, count, hardened=False)
         return {"fixed": fixed, "rotated": meter.profile(self.clock, self._call, self._rotated, count, hardened=True)}

@@ -22,6 +22,13 @@ Call = Callable[[Sequence[Any]], Any]
 _perf_counter = time.perf_counter
 _no_grad = torch.no_grad
 
+LAUNCHES = {
+    "kernel": ("cudaLaunchKernel", "cuLaunchKernel"),
+    "cooperative": ("cudaLaunchCooperativeKernel", "cuLaunchCooperativeKernel"),
+    "graph": ("cudaGraphLaunch", "cuGraphLaunch"),
+}
+"""Calls of the runtime and the driver that put work on the device, by how their names begin (``_ptsz``, ``ExC`` and the like follow)."""
+
 
 class Clock:
     """Device and host time around one call.
@@ -154,8 +161,8 @@ def profile(
     """What really runs on the device in each of `count` calls, by torch's profiler, each call profiled by itself after a flush.
 
     Returns:
-        ``calls``: for each call its kernels as ``[name, microseconds]`` and ``busy_us``, the union of its device
-            activities.
+        ``calls``: for each call its device activities as ``kernels``, ``[name, microseconds]`` each; ``busy_us``, their
+            union; ``launches``, how often the host launched what (`launches_of`).
     """
     calls = []
     for at in range(count + 1):
@@ -168,18 +175,36 @@ def profile(
             with _no_grad():
                 call(inputs)
             clock.synchronize()
-        spans = [
-            (event.time_range.start, event.time_range.end, event.name)
-            for event in recorded.events()
-            if str(event.device_type).endswith("CUDA")
-        ]
+        spans: list[tuple[float, float, str]] = []
+        asked: list[tuple[float, float, str]] = []
+        for event in recorded.events():
+            on_device = str(event.device_type).endswith("CUDA")
+            (spans if on_device else asked).append((event.time_range.start, event.time_range.end, event.name))
         calls.append(
             {
                 "kernels": [[name, end - start] for start, end, name in spans],
                 "busy_us": _union([span[:2] for span in spans]),
+                "launches": launches_of(asked),
             }
         )
     return {"calls": calls[1:]}  # the first profile of a process loses events while the tracer starts
+
+
+def launches_of(calls: Sequence[tuple[float, float, str]]) -> dict[str, int]:
+    """How often the host launched a ``kernel``, a ``cooperative`` kernel and a ``graph``.
+
+    Args:
+        calls: Begin, end and name of calls into the runtime and the driver. One made inside another (the runtime's own
+            call into the driver) is the same launch and counts once.
+    """
+    counts = dict.fromkeys(LAUNCHES, 0)
+    reach = float("-inf")
+    for start, end, name in sorted(calls, key=lambda call: (call[0], -call[1])):
+        kind = next((kind for kind, starts in LAUNCHES.items() if name.startswith(starts)), None)
+        if kind is not None and start >= reach:
+            counts[kind] += 1
+            reach = end
+    return counts
 
 
 def _union(spans: Sequence[tuple[float, float]]) -> float:

@@ -10,6 +10,12 @@ more conditions stand beside it:
 - outside ``a + t * |reference|`` lie at most 1e-4 of the elements, none of them beyond four times that bound, where
   ``a = t * min(1, 1 / rms at nominal scale) * rms``, but at least four units in the last place at rms;
 - integers and booleans are exact; indices into an input's last dimension may differ only where ties allow.
+
+A deck that states a least cosine similarity c instead is judged by that (`compare_cosine`). An angle does not see a
+scale, nor a small part of a large tensor, so three conditions stand beside it: the masks as above; the norm lies within
+c and 1/c of the reference's (noise that the cosine still allows lengthens by 1/c at most); and what a step *changes* is
+looked at by itself, the part that a tensor grew by like an output of its own, and elsewhere an error less than half the
+change.
 """
 
 from __future__ import annotations
@@ -149,6 +155,110 @@ def _close(solution: torch.Tensor, reference: torch.Tensor, absolute: float, rel
             figures,
         )
     return Comparison(True, f"relative L2 error {l2:.3g}, worst element at {worst_ratio:.3g} of its bound", figures)
+
+
+def cosine_within(least: float, errors: float) -> float:
+    """The least cosine for a relative error `errors` times the one that the cosine `least` allows.
+
+    Two vectors of one length with the cosine c lie ``sqrt(2 * (1 - c))`` apart, in units of that length.
+    """
+    return 1.0 - errors * errors * (1.0 - least)
+
+
+def compare_cosine(
+    solution: torch.Tensor, reference: torch.Tensor, least: float, before: torch.Tensor | None = None
+) -> Comparison:
+    """Compare one output with the reference's by angle, length and change; integers must be equal.
+
+    Args:
+        solution: The candidate's output.
+        reference: The reference's output.
+        least: The least cosine similarity.
+        before: What the reference turned into `reference` (a state before the step), where there is such a thing.
+    """
+    if solution.shape != reference.shape:
+        return Comparison(False, f"shape {tuple(solution.shape)} instead of {tuple(reference.shape)}", {})
+    if solution.dtype != reference.dtype:
+        return Comparison(False, f"dtype {solution.dtype} instead of {reference.dtype}", {})
+    if not reference.dtype.is_floating_point:
+        return _exact(solution, reference)
+    grown = _grown_along(before, reference)
+    if before is not None and grown is not None:
+        kept = before.shape[grown]
+        added = reference.shape[grown] - kept
+        old = _aligned(solution.narrow(grown, 0, kept), reference.narrow(grown, 0, kept), least)
+        new = _aligned(solution.narrow(grown, kept, added), reference.narrow(grown, kept, added), least)
+        worse = old if not old.ok else new
+        named = "kept part" if worse is old else f"part that grew by {added}"
+        return Comparison(old.ok and new.ok, f"{named}: {worse.message}", worse.figures)
+    whole = _aligned(solution, reference, least)
+    if whole.ok and before is not None and before.shape == reference.shape and before.dtype == reference.dtype:
+        return _moved(solution, reference, before, whole)
+    return whole
+
+
+def _grown_along(before: torch.Tensor | None, after: torch.Tensor) -> int | None:
+    """The one dimension along which `after` continues `before`, None where it does not."""
+    if before is None or before.ndim != after.ndim or before.dtype != after.dtype:
+        return None
+    longer = [at for at, (one, other) in enumerate(zip(before.shape, after.shape, strict=True)) if one != other]
+    if len(longer) != 1 or before.shape[longer[0]] > after.shape[longer[0]]:
+        return None
+    kept = after.narrow(longer[0], 0, before.shape[longer[0]])
+    return longer[0] if torch.equal(kept, before) else None
+
+
+def _aligned(solution: torch.Tensor, reference: torch.Tensor, least: float) -> Comparison:
+    dot = mine2 = right2 = 0.0
+    masks = 0
+    for mine, right in zip(_chunks(solution), _chunks(reference), strict=True):
+        mine, right = mine.double(), right.double()
+        same = (
+            (mine.isnan() == right.isnan())
+            & (mine.isposinf() == right.isposinf())
+            & (mine.isneginf() == right.isneginf())
+        )
+        masks += int((~same).sum())
+        finite = torch.isfinite(mine) & torch.isfinite(right)
+        mine, right = mine.where(finite, 0), right.where(finite, 0)
+        dot += (mine * right).sum().item()
+        mine2 += mine.square().sum().item()
+        right2 += right.square().sum().item()
+    count = reference.numel()
+    if masks:
+        return Comparison(
+            False,
+            f"{masks} of {count} elements are NaN or infinite where the reference's are not, or the reverse",
+            {"masks": float(masks)},
+        )
+    if not right2:
+        return Comparison(mine2 == 0, "zeros, as the reference's" if mine2 == 0 else "not zeros as the reference's", {})
+    cosine = dot / math.sqrt(mine2 * right2) if mine2 else 0.0
+    ratio = math.sqrt(mine2 / right2)
+    figures = {"cosine": cosine, "norm_ratio": ratio, "least": least}
+    if cosine < least:
+        return Comparison(False, f"cosine {cosine:.4f} is below {least:g} (norm {ratio:.4g} times)", figures)
+    if not least <= ratio <= 1 / least:
+        return Comparison(False, f"norm {ratio:.4g} times the reference's, though the cosine is {cosine:.4f}", figures)
+    return Comparison(True, f"cosine {cosine:.5f}, norm {ratio:.4f} times", figures)
+
+
+def _moved(solution: torch.Tensor, reference: torch.Tensor, before: torch.Tensor, whole: Comparison) -> Comparison:
+    """Whether the change was made: the error is less than half of it, or less than one rounding of the whole."""
+    error2 = change2 = right2 = 0.0
+    for mine, right, old in zip(_chunks(solution), _chunks(reference), _chunks(before), strict=True):
+        finite = torch.isfinite(mine) & torch.isfinite(right) & torch.isfinite(old)
+        mine, right, old = (part.double().where(finite, 0) for part in (mine, right, old))
+        error2 += (mine - right).square().sum().item()
+        change2 += (right - old).square().sum().item()
+        right2 += right.square().sum().item()
+    rounding = torch.finfo(reference.dtype).eps
+    if error2 <= max(0.25 * change2, rounding * rounding * right2):
+        return whole
+    figures = {**whole.figures, "error_over_change": math.sqrt(error2 / change2) if change2 else math.inf}
+    text = "changed where the reference's is not" if not change2 else "not changed as the reference's is"
+    ratio = figures["error_over_change"]
+    return Comparison(False, f"{text}: the error is {ratio:.3g} times the change", figures)
 
 
 def index_outputs(references: Sequence[torch.Tensor], inputs: Sequence[Any]) -> dict[int, tuple[int, int]]:

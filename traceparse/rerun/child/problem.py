@@ -14,9 +14,14 @@ from typing import Any
 
 import torch
 
+from traceparse.rerun.child.steps import Stepper, flat_inputs, is_stepwise, start
+
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _EDGE = 1024
 _CHUNK = 1 << 26
+
+_oracles: dict[tuple[str, int, str], Stepper] = {}
+"""The last stepping reference built: shapes of one configuration have one model, and building it can take a minute."""
 
 
 @dataclass(frozen=True)
@@ -83,24 +88,51 @@ def build_model(
 
     Drawing billions of weights on the CPU takes minutes; under a device context the same constructor takes
     milliseconds. A constructor that cannot work so (it pins memory, say) is run as the deck's scripts run it.
+    A model of the step protocol comes as a `Stepper`.
     """
+    if is_stepwise(reference):
+        return _build_stepper(module, reference, shape, seed, device)
     apply_shape(reference, shape)
     arguments = reference.get_init_inputs()
     arguments = list(arguments) if isinstance(arguments, (list, tuple)) else [arguments]
+    return _constructed(lambda: module.Model(*arguments), seed, device)
+
+
+def _build_stepper(
+    module: ModuleType, reference: ModuleType, shape: Mapping[str, Any], seed: int, device: torch.device
+) -> Stepper:
+    config = reference.build_config(dict(shape))
+    key = (repr(config), seed, str(device))
+    if module is reference and key in _oracles:
+        return _oracles[key]
+    _, state = start(reference, shape, seed, device)
+    stepper = Stepper(_constructed(lambda: module.Model(config), seed, device), state)
+    if module is reference:
+        _oracles.clear()
+        _oracles[key] = stepper
+    return stepper
+
+
+def _constructed(make: Callable[[], Any], seed: int, device: torch.device) -> Any:
     torch.manual_seed(seed)
     if device.type == "cpu":
-        return module.Model(*arguments).eval()
+        return make().eval()
     try:
         with device:
-            model = module.Model(*arguments)
+            model = make()
     except (RuntimeError, TypeError, NotImplementedError):
         torch.manual_seed(seed)
-        model = module.Model(*arguments)
+        model = make()
     return model.to(device).eval()
 
 
 def build_inputs(reference: ModuleType, shape: Mapping[str, Any], recipe: Recipe, device: torch.device) -> list[Any]:
-    """Fresh inputs by `recipe`: a list of tensors on `device` and other values as the deck gives them."""
+    """Fresh inputs by `recipe`: a list of tensors on `device` and other values as the deck gives them.
+
+    Of the step protocol they are the token, then the state's leaves.
+    """
+    if is_stepwise(reference):
+        return vary(flat_inputs(reference, shape, recipe.seed, device), recipe)
     apply_shape(reference, shape)
     torch.manual_seed(recipe.seed)
     if device.type == "cpu":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
 import torch
 
 from traceparse.rerun.child.problem import Recipe, is_ragged
 from traceparse.rerun.child.session import Session, Stop
-from traceparse.rerun.child.verdicts import check_sensitivity, check_tolerance, judge_outputs, unfit
+from traceparse.rerun.child.verdicts import check_sensitivity, check_tolerance, judge_chain, judge_outputs, unfit
 
 _STEADY_CALLS = 12
+_DRAWS = 12
 _SMALL, _LARGE = 2.0**-7, 8.0
 
 
@@ -24,16 +26,46 @@ def prove(session: Session) -> None:
     check_sensitivity(session)
     seeds = [secrets.randbits(31) for _ in range(6)]
     shifts = [1 + secrets.randbits(31) for _ in range(6)]
-    if not _case(session, "correct", "nominal", Recipe(seeds[0], shifts[0]), limit="build"):
+    if not _case(session, "correct", "nominal", _settled(session, Recipe(seeds[0], shifts[0])), limit="build"):
         return
-    filled = Recipe(seeds[1], shifts[1])
+    filled = _settled(session, Recipe(seeds[1], shifts[1]))
     _case(session, "uninitialised", "torch fills new tensors with NaN", filled, fill=True, limit="build")
-    _case(session, "steady", f"after {_STEADY_CALLS} calls", Recipe(seeds[2], shifts[2]), repeat=_STEADY_CALLS)
+    steady = _settled(session, Recipe(seeds[2], shifts[2]))
+    _case(session, "steady", f"after {_STEADY_CALLS} calls", steady, repeat=_STEADY_CALLS)
     for shift, case in ((shifts[3], "new contents, same pointer and version"), (shifts[4], "and the same edges")):
-        _case(session, "same_storage", case, Recipe(seeds[3], shift, keep_edges=True), mode="overwrite")
-    _case(session, "fresh_inputs", "new tensors at reused addresses", Recipe(seeds[4], shifts[5]))
+        moved = _settled(session, Recipe(seeds[3], shift, keep_edges=True))
+        _case(session, "same_storage", case, moved, mode="overwrite")
+    fresh = _settled(session, Recipe(seeds[4], shifts[5]))
+    _case(session, "fresh_inputs", "new tensors at reused addresses", fresh)
+    if session.stepwise:
+        _chain(session, seeds[5])
     _scales(session, seeds[5], shifts[0])
-    _ragged(session, seeds[0], shifts[1])
+    if not session.stepwise:  # the length of a state is what its tensors are long
+        _ragged(session, seeds[0], shifts[1])
+
+
+def _settled(session: Session, recipe: Recipe) -> Recipe:
+    """`recipe`, for a step deck with its shift drawn anew until the reference is sure of its own outputs.
+
+    Such a deck's models choose (an expert, a token), and where two choices lie a rounding apart any right kernel may
+    take the other one.
+    """
+    if session.stepwise:
+        for _ in range(_DRAWS):
+            if unfit(session, recipe) is None:
+                break
+            recipe = replace(recipe, shift=1 + secrets.randbits(31))
+    return recipe
+
+
+def _chain(session: Session, seed: int) -> None:
+    """Steps on what the model itself gave back: where it may go on from a state of its own, or think it may."""
+    case = f"each of {_STEADY_CALLS} steps of a chain"
+    reply = session.ask("chain", "call", tolerate=True, seed=seed, count=_STEADY_CALLS)
+    if "error" in reply:
+        session.proof("steady", case, False, f"{reply['error']['type']}: {reply['error']['message'][-500:]}")
+    else:
+        judge_chain(session, "steady", case, seed, _STEADY_CALLS)
 
 
 def _scales(session: Session, seed: int, shift: int) -> None:
@@ -96,7 +128,8 @@ def _case(
         session.proof(gate, case, False, f"{error['type']}: {error['message'][-500:]}")
         return False
     ok = judge_outputs(session, gate, case, reply, recipe)
-    changed = reply["inputs_changed"]
-    text = f"inputs {changed} changed by the call" if changed else "inputs as they were"
+    changed = [*reply["inputs_changed"], *reply["weights_changed"]]
+    named = ", ".join(map(str, changed[:8]))
+    text = f"changed by the call: {named}" if changed else "inputs as they were"
     session.proof("inputs_untouched", case, not changed, text)
     return ok

@@ -19,6 +19,7 @@ from traceparse.rerun.child.cudart import CudaError, CudaRuntime
 from traceparse.rerun.child.landing import Landing, room_for
 from traceparse.rerun.child.metric import rms
 from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, load_module, outputs_of
+from traceparse.rerun.child.steps import is_stepwise
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
 
@@ -35,8 +36,8 @@ class Session:
 
     Args:
         order: What the parent wants: ``mode`` (strict or time), ``deck`` and ``candidate`` folders, ``device``,
-            ``shapes``, ``tolerance``, ``limits`` (start, build, call, time in seconds), ``flush_bytes``, ``count``,
-            ``profile``.
+            ``shapes``, ``tolerance``, ``cosine`` (least cosine similarity or null), ``limits`` (start, build, call,
+            time in seconds), ``flush_bytes``, ``count``, ``profile``.
         parent: Channel for events.
         child: The candidate's process.
     """
@@ -46,6 +47,7 @@ class Session:
         self.device = torch.device(order["device"])
         self.limits: dict[str, float] = order["limits"]
         self.reference = load_module(Path(order["deck"]) / "reference.py", "reference")
+        self.stepwise = is_stepwise(self.reference)
         self.runtime: CudaRuntime | None = None
         if self.device.type == "cuda":
             torch.zeros(1, device=self.device)
@@ -56,6 +58,8 @@ class Session:
         self.nominal: list[float] = []
         self.like: list[torch.Tensor] = []
         self.input_bytes = 0
+        # One for all shapes of a step deck, whose models depend on the configuration only and are kept.
+        self._seed = secrets.randbits(31)
 
     def start(self) -> None:
         """Wake the candidate's process, try the reference alone, import the solution.
@@ -114,7 +118,7 @@ class Session:
         """Run the reference alone: when this fails, no candidate is to blame."""
         try:
             shape = self.order["shapes"][0]
-            model = build_model(self.reference, self.reference, shape, 1, self.device)
+            model = build_model(self.reference, self.reference, shape, self._seed, self.device)
             outputs_of(self._forward(model, build_inputs(self.reference, shape, Recipe(1), self.device)))
         except Exception as error:
             raise Stop(
@@ -140,7 +144,8 @@ class Session:
         Raises:
             Stop: The candidate cannot build its model, or its weights are not the reference's.
         """
-        self.shape_at, shape, seed = at, self.order["shapes"][at], secrets.randbits(31)
+        self.shape_at, shape = at, self.order["shapes"][at]
+        seed = self._seed if self.stepwise else secrets.randbits(31)
         self.parent.send({"event": "shape", "shape": at})
         self.model = None
         if self.device.type == "cuda":
@@ -155,7 +160,17 @@ class Session:
         )
         self.like = self.expected(inputs)
         self.nominal = [rms(output) for output in self.like]
-        self._land(room_for(self.like))
+        self.make_room(self.like)
+
+    def output_name(self, at: int) -> str:
+        """What output `at` is called in messages."""
+        return str(self.model.names[at]) if self.stepwise else f"output {at}"
+
+    def make_room(self, outputs: Sequence[torch.Tensor]) -> None:
+        """Make sure that the landing strip holds `outputs`; in a chain of steps they grow, so there is some to spare."""
+        size = room_for(outputs)
+        if self.landing is None or self.landing.strip.numel() < size:
+            self._land(size * 5 // 4 if self.stepwise else size)
 
     def _land(self, size: int) -> None:
         """Make sure that both sides share a strip of at least `size` bytes."""

@@ -10,11 +10,21 @@ from typing import Any
 
 import torch
 
-from traceparse.rerun.child.metric import Comparison, compare, compare_indices, index_outputs, tolerance_for
+from traceparse.rerun.child.metric import (
+    Comparison,
+    compare,
+    compare_cosine,
+    compare_indices,
+    cosine_within,
+    index_outputs,
+    tolerance_for,
+)
 from traceparse.rerun.child.problem import Recipe, by_chunks
 from traceparse.rerun.child.session import Session, Stop
 
 _PROBE_EPS = 2.0**-8
+_CHAIN_ERRORS = 2.0
+_CHAIN_SHARE = 0.75
 
 
 def judge_outputs(session: Session, gate: str, case: str, reply: Mapping[str, Any], recipe: Recipe) -> bool:
@@ -27,7 +37,7 @@ def judge_outputs(session: Session, gate: str, case: str, reply: Mapping[str, An
         reply: What the candidate said of its outputs.
         recipe: How their inputs were made.
     """
-    form = _form(session, reply)
+    form = _form(session, reply, session.like)
     session.proof("output_form", case, form is None, form or "plain tensors of the reference's dtypes and shapes")
     if form is not None:
         session.proof(gate, case, False, form)
@@ -43,8 +53,67 @@ def judge_outputs(session: Session, gate: str, case: str, reply: Mapping[str, An
     for at, (mine, right) in enumerate(zip(got, expected, strict=True)):
         verdict = _compare(session, at, mine, right, expected, inputs, pointing, nominal=nominal)
         ok &= verdict.ok
-        session.proof(gate, case, verdict.ok, f"output {at}: {verdict.message}", **verdict.figures)
+        session.proof(gate, case, verdict.ok, f"{session.output_name(at)}: {verdict.message}", **verdict.figures)
     return ok
+
+
+def judge_chain(session: Session, gate: str, case: str, seed: int, count: int) -> bool:
+    """Compare a watched chain step by step, each with the reference's step from what the candidate had before; tell the parent.
+
+    That leaves no step out, and lets no two precisions drift apart as whole chains would. From states that are not ours
+    to choose, a step may fall where the reference itself is unsure (an expert chosen by a hair): so a quarter of the
+    steps may err up to twice as far.
+
+    Args:
+        session: The session.
+        gate: The proof that this belongs to.
+        case: Which case of it.
+        seed: Of the chain's first token and state.
+        count: Its steps, whose outputs the candidate holds.
+    """
+    before, sure = session.inputs(Recipe(seed)), 0
+    for at in range(count):
+        expected = session.expected(before)
+        session.make_room(expected)
+        reply = session.ask("fetch", "call", at=at)
+        form = _form(session, reply, expected)
+        if form is not None or session.landing is None:
+            session.proof(gate, case, False, f"step {at}: {form}")
+            return False
+        got = session.landing.take(expected)
+        tight = [_alike(session, one, other, old) for one, other, old in zip(got, expected, before, strict=True)]
+        wide = [
+            _alike(session, one, other, old, _CHAIN_ERRORS)
+            for one, other, old in zip(got, expected, before, strict=True)
+        ]
+        for output, verdict in enumerate(wide):
+            if not verdict.ok:
+                text = f"step {at} of {count}, {session.output_name(output)}: {verdict.message}"
+                session.proof(gate, case, False, text, **verdict.figures)
+                return False
+        sure += all(verdict.ok for verdict in tight)
+        before = got
+    ok = sure >= _CHAIN_SHARE * count
+    session.proof(
+        gate, case, ok, f"{sure} of {count} steps are right, none is off by more than {_CHAIN_ERRORS:g} times"
+    )
+    return ok
+
+
+def _alike(
+    session: Session,
+    mine: torch.Tensor,
+    right: torch.Tensor,
+    before: Any,
+    errors: float = 1.0,
+    nominal: float | None = None,
+) -> Comparison:
+    """Compare one output by the deck's own kind of rule, with `errors` times the error that it allows."""
+    least = session.order.get("cosine")
+    if least is None:
+        return compare(mine, right, errors * tolerance_for(right.dtype, session.order["tolerance"]), nominal)
+    changed_from = before if session.stepwise and isinstance(before, torch.Tensor) else None
+    return compare_cosine(mine, right, cosine_within(float(least), errors), changed_from)
 
 
 def _compare(
@@ -63,15 +132,16 @@ def _compare(
         source, values = pointing[at]
         tolerance = tolerance_for(expected[values].dtype, stated)
         return compare_indices(mine, right, inputs[source], expected[values], tolerance)
-    return compare(mine, right, tolerance_for(right.dtype, stated), None if nominal else session.nominal[at])
+    before = inputs[at] if session.stepwise else None
+    return _alike(session, mine, right, before, nominal=None if nominal else session.nominal[at])
 
 
-def _form(session: Session, reply: Mapping[str, Any]) -> str | None:
+def _form(session: Session, reply: Mapping[str, Any], like: Sequence[torch.Tensor]) -> str | None:
     """What is wrong with the outputs' number, type, dtype, shape or device; None where they are as the reference's."""
     described = reply["outputs"]
-    if len(described) != len(session.like):
-        return f"{len(described)} outputs instead of {len(session.like)}"
-    for at, (mine, right) in enumerate(zip(described, session.like, strict=True)):
+    if len(described) != len(like):
+        return f"{len(described)} outputs instead of {len(like)}"
+    for at, (mine, right) in enumerate(zip(described, like, strict=True)):
         wanted = {
             "type": "Tensor",
             "dtype": str(right.dtype).removeprefix("torch."),
@@ -80,7 +150,7 @@ def _form(session: Session, reply: Mapping[str, Any]) -> str | None:
         }
         for key, value in wanted.items():
             if mine.get(key) != value:
-                return f"output {at}: {key} {mine.get(key)} instead of {value}"
+                return f"{session.output_name(at)}: {key} {mine.get(key)} instead of {value}"
     return str(reply["not_landed"]) if "not_landed" in reply else None
 
 
@@ -101,18 +171,22 @@ def check_tolerance(session: Session) -> None:
 
 
 def check_sensitivity(session: Session) -> None:
-    """Would this very check notice zeros, or a constant? A task where it would not proves nothing by passing."""
+    """Would this very check notice zeros, a constant, or a state left as it was? A task where it would not proves nothing by passing."""
     found = []
-    for at, output in enumerate(session.like):
+    inputs = session.inputs(Recipe(7, shift=7))
+    outputs = session.expected(inputs)
+    for at, output in enumerate(outputs):
         if not output.is_floating_point():
             continue
-        tolerance = tolerance_for(output.dtype, session.order["tolerance"])
+        before = inputs[at] if session.stepwise else None
         mean = output.float().mean().to(output.dtype)
-        for name, fake in (("zeros", torch.zeros_like(output)), ("the mean", mean.expand_as(output))):
-            if compare(fake, output, tolerance).ok:
-                found.append(f"output {at}: {name} would pass")
-    moved = session.expected(session.inputs(Recipe(7, shift=7)))
-    if all(torch.equal(one, other) for one, other in zip(session.like, moved, strict=True)):
+        fakes = {"zeros": torch.zeros_like(output), "the mean": mean.expand_as(output)}
+        if isinstance(before, torch.Tensor) and before.shape == output.shape:
+            fakes["what came in"] = before
+        for name, fake in fakes.items():
+            if _alike(session, fake, output, before).ok:
+                found.append(f"{session.output_name(at)}: {name} would pass")
+    if all(torch.equal(one, other) for one, other in zip(session.like, outputs, strict=True)):
         found.append("the reference gives the same output for other inputs")
     session.proof("sensitive", "oracle", not found, "; ".join(found) or "zeros and constants would be rejected")
 
@@ -129,9 +203,9 @@ def unfit(session: Session, recipe: Recipe) -> str | None:
         raise
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         return f"the reference itself refuses such inputs ({type(error).__name__}): not judged"
-    for right, other, nominal in both:
-        tolerance = tolerance_for(right.dtype, session.order["tolerance"])
-        if right.is_floating_point() and not compare(other, right, tolerance / 2, nominal).ok:
+    for at, (right, other, nominal) in enumerate(both):
+        before = inputs[at] if session.stepwise else None
+        if right.is_floating_point() and not _alike(session, other, right, before, 0.5, nominal).ok:
             return "the reference itself is ill-conditioned there: not judged"
     return None
 

@@ -1,0 +1,112 @@
+"""Chains of steps in the candidate's process: timed as decode decks time them, watched step by step, profiled. Judges nothing.
+
+A chain's window holds what the decks' own benchmarks put into it: a fresh token and state, so many steps, each on what
+the one before gave back, and waiting for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from traceparse.rerun.child import meter
+from traceparse.rerun.child.steps import Stepper
+from traceparse.rerun.child.wire import Message
+
+_SETTLED_STEPS = 2
+_BARE_CHAINS = 5
+
+Seen = list[list[Any]]
+
+
+class Chains:
+    """What makes chains of one model at one shape.
+
+    Args:
+        clock: The process's clock.
+        stepper: The model.
+        start: Makes a fresh token and state by a seed.
+        steps: Steps of a timed chain.
+    """
+
+    def __init__(self, clock: meter.Clock, stepper: Stepper, start: Callable[[int], tuple[Any, Any]], steps: int):
+        self._clock, self._stepper, self._start, self.steps = clock, stepper, start, steps
+
+    def watched(self, seed: int, count: int) -> Seen:
+        """Every step's outputs of one chain of `count` steps."""
+        seen: Seen = []
+        with torch.no_grad():
+            self._stepper.chain(*self._start(seed), count, seen)
+        self._clock.synchronize()
+        return seen
+
+    def timed(self, message: Message) -> tuple[Message, Seen]:
+        """Warm up, then time chains; one of them, which the judge drew, is watched and its time left out.
+
+        Args:
+            message: ``seeds`` of the chains, ``watched`` (which of them), ``warmup``, ``limit_s``.
+
+        Returns:
+            Times by chain: ``standard`` as the deck takes them, ``hardened`` for the steps alone, with persisting L2
+            lines given back; ``steps`` in each; and the watched chain's outputs, step by step.
+        """
+        seeds, watched, limit_s = message["seeds"], int(message["watched"]), float(message["limit_s"])
+        seen: Seen = []
+
+        def whole(inputs: Sequence[Any]) -> Any:
+            seed, notes = inputs
+            return self._stepper.chain(*self._start(seed), self.steps, notes)
+
+        def bare(inputs: Sequence[Any]) -> Any:
+            hidden, state = inputs
+            return self._stepper.chain(hidden, state, self.steps)
+
+        def begun(at: int) -> tuple[Any, Any]:
+            return self._start(seeds[at])
+
+        least = int(message["warmup"])
+        warm = meter.warm_up(self._clock, whole, (seeds[0], None), least=least, limit_s=limit_s)
+        standard = meter.series(
+            self._clock,
+            whole,
+            lambda at: (seeds[at], seen if at == watched else None),
+            len(seeds),
+            [],
+            hardened=False,
+            limit_s=limit_s,
+        )
+        hardened = meter.series(
+            self._clock, bare, begun, min(len(seeds), _BARE_CHAINS), [], hardened=True, limit_s=limit_s
+        )
+        for series in (standard, hardened):
+            del series["kept"]
+        for name in ("device_ms", "host_ms"):
+            del standard[name][watched]
+        return {"warmup": [warm], "standard": standard, "hardened": hardened, "steps": self.steps}, seen
+
+    def burst(self, seed: int, count: int) -> None:
+        """Chains back to back."""
+        with torch.no_grad():
+            for _ in range(count):
+                self._stepper.chain(*self._start(seed), self.steps)
+        self._clock.synchronize()
+
+    def profiled(self, seeds: Sequence[int], count: int) -> Message:
+        """What runs on the device in single steps of a chain under way: of one chain, then of another with persisting lines given back.
+
+        A chain's first steps are left out: there a model may take the caches over, or compile.
+        """
+        reply = {}
+        for kind, seed, hardened in (("fixed", seeds[0], False), ("rotated", seeds[1], True)):
+            place = list(self._start(seed))
+
+            def step(_: Sequence[Any], place: list[Any] = place) -> None:
+                place[:] = self._stepper.model.step(*place)
+
+            with torch.no_grad():
+                for _ in range(_SETTLED_STEPS):
+                    step(())
+            reply[kind] = meter.profile(self._clock, step, lambda _: (), count, hardened=hardened)
+        return reply
