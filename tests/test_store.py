@@ -76,11 +76,11 @@ def test_a_reader_waits_for_a_live_load_and_gives_up_in_one_line(
     tp.load("logs", "out", jobs=1)
     with store.locked(here / "out"):
         (here / "out").rename(here / ".out.previous")
-        monkeypatch.setattr(store, "_PATIENCE_S", 0.1)
+        monkeypatch.setattr(store.place, "_PATIENCE_S", 0.1)
         with pytest.raises(StoreError, match="another load is writing here"):
             tp.open("out")
         assert (here / ".out.previous/runs.parquet").is_file()
-        monkeypatch.setattr(store, "_PATIENCE_S", 60.0)
+        monkeypatch.setattr(store.place, "_PATIENCE_S", 60.0)
         back = threading.Timer(0.2, lambda: (here / ".out.previous").rename(here / "out"))
         back.start()
         assert tp.open("out").runs.height == 2
@@ -159,7 +159,7 @@ def test_rows_of_reruns_appended_during_a_swap_are_kept(
                        "run_at": "2026-01-01T00:00:00+00:00", "gates_json": "{}"})  # fmt: skip
     write_rows(folder, [result])
     writer = threading.Thread(target=write_rows, args=(folder, [result]))
-    real = store._swap
+    real = store.place._swap
 
     def swap(new: Path, old: Path) -> None:
         writer.start()  # waits for the lock: `reruns` has been carried over already
@@ -167,7 +167,7 @@ def test_rows_of_reruns_appended_during_a_swap_are_kept(
         assert writer.is_alive()
         real(new, old)
 
-    monkeypatch.setattr(store, "_swap", swap)
+    monkeypatch.setattr(store.place, "_swap", swap)
     write_lines(logs / "2.jsonl", native(0, "user", "more"))
     tp.load("logs", "out", jobs=1)
     writer.join()

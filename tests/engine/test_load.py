@@ -253,7 +253,8 @@ def dies(real, after):
     return call
 
 name = {"manifest": "write_atomic", "write": "write_parquet", "before swap": "_swap", "after swap": "_swap"}[moment]
-setattr(store, name, dies(getattr(store, name), moment == "after swap"))
+where_it_is = store.place if "swap" in moment else store
+setattr(where_it_is, name, dies(getattr(where_it_is, name), moment == "after swap"))
 tp.load(where, "out", jobs=1)
 """
 
