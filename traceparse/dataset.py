@@ -32,6 +32,7 @@ def load(
     tokens: bool = True,
     analysis: bool = True,
     jobs: int | None = None,
+    ray: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Dataset:
     """Read traces into tables and open them.
@@ -45,6 +46,7 @@ def load(
         tokens: Tokenise the text: estimates, spend, cost.
         analysis: Derive kernels, scores, clock, phases and ROI.
         jobs: Processes; by default one per usable core, at most 4.
+        ray: A Ray cluster that reads the logs: ``auto``, ``local`` or ``HOST:PORT`` of its head node.
         progress: Called as work goes on.
 
     Raises:
@@ -56,7 +58,7 @@ def load(
         >>> data.runs.select("run_id", "spend_tokens", "spend_basis")  # doctest: +SKIP
     """
     options = Options(format=format, strict=strict, tokens=tokens, analysis=analysis)
-    return Dataset(load_tables(source, out, revision=revision, options=options, jobs=jobs, progress=progress))
+    return Dataset(load_tables(source, out, revision=revision, options=options, jobs=jobs, ray=ray, progress=progress))
 
 
 def open(folder: str | Path | None = None) -> Dataset:  # noqa: A001

@@ -47,3 +47,7 @@ class StoreError(TraceparseError):
 
 class RerunError(TraceparseError):
     """A re-run cannot start: no trust given, no deck, no such problem, no GPU."""
+
+
+class ClusterError(TraceparseError):
+    """A Ray cluster cannot be had or used: no Ray, no cluster at the address, a node that lacks this package."""

@@ -23,6 +23,9 @@ DATA = click.option(
 )
 FMT = click.option("--fmt", type=click.Choice(["table", "csv", "jsonl", "parquet"]), default="table", show_default=True,
                    help="How rows are printed. parquet is binary: redirect it into a file.")  # fmt: skip
+RAY = click.option("--ray", is_flag=False, flag_value="auto", metavar="[ADDRESS]", callback=lambda _c, _p, value: _address(value),
+                   help="On a Ray cluster: HOST:PORT of its head node, `local` to start one here, or `auto`, the one that runs "
+                        "already, else a local one.  [without ADDRESS: auto]")  # fmt: skip
 
 
 @click.group(context_settings=CONTEXT)
@@ -41,6 +44,13 @@ def cli(context: click.Context, debug: bool) -> None:
     Progress goes to stderr, data to stdout. Exit status: 0 done, 1 failed, 2 misused.
     """  # noqa: D301 - click wants the backspace itself, which keeps the lines below it apart
     context.obj = {"debug": debug}
+
+
+def _address(value: str | None) -> str | None:
+    """Checked before the other arguments: `--ray` takes the word after it, which may have been meant as one of them."""
+    from traceparse.cluster import check_address
+
+    return None if value is None else check_address(value)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceparse.cli.app import cli
+from traceparse.cli.app import RAY, cli
 from traceparse.cli.printing import printable
 
 if TYPE_CHECKING:
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs", type=click.IntRange(1), metavar="N", help="Processes.  [default: one per usable core, at most 4]"
 )
+@RAY
 @click.option("--quiet", is_flag=True, help="No progress and no summary.")
 def load(
     source: str, out: Path | None, revision: str | None, format_name: str, strict: bool, no_tokens: bool, no_analysis: bool,
-    jobs: int | None, quiet: bool,
+    jobs: int | None, ray: str | None, quiet: bool,
 ) -> None:  # fmt: skip
     """Read traces into tables.
 
@@ -60,7 +61,7 @@ def load(
         analysis=not no_analysis,
     )
     with _progress(quiet) as report:
-        folder = load_tables(source, out, revision=revision, options=options, jobs=jobs, progress=report)
+        folder = load_tables(source, out, revision=revision, options=options, jobs=jobs, ray=ray, progress=report)
     if not quiet:
         _print_summary(folder)
 

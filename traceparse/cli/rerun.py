@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceparse.cli.app import DATA, FMT, cli
+from traceparse.cli.app import DATA, FMT, RAY, cli
 from traceparse.cli.printing import print_rows, printable
 from traceparse.errors import StoreError, UsageError
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     metavar="BENCH/GPU[/PROBLEM]",
     help="The correct cells of a published board, e.g. hard/h100/05_topk_bitonic.",
 )
-@click.option("--problem", metavar="P", help="The problem that a FILE solves.")
+@click.option("--problem", metavar="P", help="The problem that each FILE solves; with --board, only its cells.")
 @click.option("--deck", metavar="DIR", help="Folder of problems, a checkout of the benchmark, a Hub data set, or `sample`.  "
               "[default: the sample's problems]")  # fmt: skip
 @click.option("--trust", is_flag=True, help="Required: the kernels' code runs as you; a child process is no sandbox.")
@@ -56,11 +56,10 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs",
     type=click.IntRange(1),
-    default=3,
-    show_default=True,
     metavar="N",
-    help="Kernels built and checked side by side per GPU.",
+    help="Kernels built and checked side by side per GPU.  [default: 3; 1 with --ray]",
 )
+@RAY
 @click.option(
     "--budget",
     type=float,
@@ -79,18 +78,31 @@ if TYPE_CHECKING:
 def rerun(
     kernels: tuple[str, ...], board: str | None, problem: str | None, deck: str | None, trust: bool, version: int | None,
     solutions: Path | None, gpu_indices: tuple[int, ...], cpu: bool, gates: str, published_deck: str | None, no_timing: bool,
-    jobs: int, budget: float | None, out: Path | None, quiet: bool, fmt: str, data: Path | None,
+    jobs: int | None, ray: str | None, budget: float | None, out: Path | None, quiet: bool, fmt: str, data: Path | None,
 ) -> None:  # fmt: skip
     """Run kernels again on the local GPUs and hold them against their published scores.
 
-    RUN is a run of the loaded data: its kernel is rebuilt from the trace. FILE is a solution or a published bundle.
+    \b
+    traceparse rerun gpt-5.5_05_topk --trust --deck checkout        the kernel of a run, rebuilt from its trace
+    traceparse rerun mine.py --problem 05_topk_bitonic --trust --deck checkout
+    traceparse rerun --board hard/h100 --solutions texts --trust --deck checkout/benchmarks/hard/problems-h100
+
+    RUN is a run_id, a trace_id or a unique part of one, of the loaded data. FILE is a solution, with the files beside it
+    that it loads, or a published bundle.
 
     Each kernel runs in child processes of its own, one is timed at a time per GPU, and whatever it does ends in a row of
-    the table `reruns`, with the reason. Finished kernels are not run again.
-    """
+    the table `reruns`, with the reason. Finished kernels are not run again: after Ctrl-C, a crash or the end of --budget
+    the same command goes on, and several commands can share one --out. `infra` (a tool or driver was missing) is no
+    verdict and is tried again.
+
+    Exit status: 0 every kernel that was started has its row, whatever its outcome; 1 nothing could be judged (no GPU,
+    every outcome is `infra`); 2 misused; 130 interrupted.
+    """  # noqa: D301 - click wants the backspace itself
     from traceparse.rerun import rerun_into
     from traceparse.rerun.targets import fetched_deck
 
+    if ray is not None and jobs not in (None, 1):
+        raise UsageError("a kernel on a cluster has its GPU for itself", expected="--ray without --jobs")
     if not trust:
         raise UsageError(
             "kernels are strangers' code, run as you; a child process is no sandbox", todo="pass --trust to run them"
@@ -114,9 +126,14 @@ def rerun(
             results = rerun_into(
                 base, targets, out=place, progress=report, deck=fetched_deck(deck, _say), trust=trust, cpu=cpu,
                 gpu_indices=list(gpu_indices) or None, gates=[name.strip() for name in gates.split(",") if name.strip()],
-                timing=not no_timing, jobs=jobs, time_budget_s=budget,
+                timing=not no_timing, jobs=jobs or 3, time_budget_s=budget, ray=ray,
                 published_deck=fetched_deck(published_deck, _say) if published_deck else None,
             )  # fmt: skip
+    except KeyboardInterrupt:
+        click.echo(
+            "traceparse: interrupted; finished kernels are kept, and the same command goes on from there", err=True
+        )
+        sys.exit(130)
     except OSError as error:
         raise StoreError(
             f"cannot write: {error.strerror}", place=str(place), todo="choose another place with --out"
@@ -153,6 +170,8 @@ def _chosen(
 ) -> tuple[list[Choice], list[str]]:
     from traceparse.rerun import targets
 
+    if board is not None and problem is not None and board.count("/") == 1:
+        board = f"{board}/{problem}"
     found, left = targets.of_board(board, solutions, data) if board else ([], [])
     for name in kernels:
         if problem is not None:
@@ -229,7 +248,11 @@ def _watched(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
         def report(step: Progress) -> None:
             nonlocal done
             with lock:
-                if step.result is None:
+                if step.step == "note":
+                    console.print(
+                        printable(f"{step.name}: {step.detail}"), markup=False, highlight=False, soft_wrap=True
+                    )
+                elif step.result is None:
                     working[step.name] = f"{step.step} {step.detail}".strip()
                 else:
                     working.pop(step.name, None)

@@ -1,4 +1,4 @@
-"""Loading: plans what must be read, maps it over processes, and puts the tables in place. Decides no figure itself.
+"""Loading: plans what must be read, maps it over processes or a cluster, and puts the tables in place. Decides no figure itself.
 
 Files are grouped into traces, traces into parts of about `plan.PART_BYTES`; a part is the unit of work and of Parquet
 files. A part whose files, code and options are unchanged is linked from the tables that stand; of a changed part only the
@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,7 @@ import msgspec
 
 import traceparse
 from traceparse import store
+from traceparse.cluster import check_address
 from traceparse.engine.plan import (
     PART_BYTES,
     Group,
@@ -46,6 +48,9 @@ from traceparse.store import FileMark, Manifest, TraceMark
 
 if TYPE_CHECKING:
     from traceparse.engine.part import Built, Job
+
+    Runner = Callable[[list[Job], int, Callable[[str], None]], Iterator[tuple[Built, int]]]
+    """Builds parts: work, bytes to read, where to say what happens → parts with the bytes read for them, as they get ready."""
 
 __all__ = ["Options", "Progress", "load"]
 
@@ -71,6 +76,7 @@ def load(
     revision: str | None = None,
     options: Options | None = None,
     jobs: int | None = None,
+    ray: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
     """Read a source into tables.
@@ -80,7 +86,10 @@ def load(
         out: Folder of the tables; by default ``data/loaded/NAME``. What stood there is replaced as a whole.
         revision: Revision of a Hub data set, instead of ``@rev``.
         options: What to compute, how to treat broken records.
-        jobs: Processes; by default one per core that this process may use, at most `MOST_JOBS`.
+        jobs: Processes; by default one per core that this process may use, at most `MOST_JOBS`. With `ray`, parts in work
+            at once.
+        ray: A Ray cluster that reads the logs: ``auto``, ``local`` or ``HOST:PORT`` (`traceparse.cluster.connected`). Its
+            nodes need not see the source: its bytes are sent to them.
         progress: Called as work goes on.
 
     Returns:
@@ -88,7 +97,7 @@ def load(
 
     Raises:
         TraceparseError: The source cannot be had, holds no trace, or the tables cannot be written; another load is
-            writing to the same folder.
+            writing to the same folder; there is no such cluster.
     """
     options = options or Options()
     report = progress or (lambda _: None)
@@ -96,12 +105,15 @@ def load(
         by_name(options.format)
     if out is not None:
         store.check_place(Path(out))
+    if ray is not None:
+        check_address(ray)
     listing = resolve(source, revision=revision, progress=lambda text: report(Progress(0, 0, text)))
     folder = Path(out) if out is not None else _default_folder(listing)
     if not _is_current(folder, options, listing):
         with store.locked(folder):
             if not _is_current(folder, options, listing):  # another load may have ended before the lock was ours
-                _load_into(folder, listing, options, jobs, report)
+                with _runner(jobs, ray) as run:
+                    _load_into(folder, listing, options, run, report)
     try:
         store.remember(folder, named=out is not None)
     except StoreError as error:
@@ -114,8 +126,20 @@ def _is_current(folder: Path, options: Options, listing: Listing) -> bool:
     return old is not None and untouched(listing, old)
 
 
+@contextmanager
+def _runner(jobs: int | None, ray: str | None) -> Iterator[Runner]:
+    """What builds parts: this process and others beside it, or a cluster."""
+    if ray is None:
+        yield partial(run_jobs, jobs=jobs)
+        return
+    from traceparse.engine.distributed import Workforce
+
+    with Workforce(ray, jobs) as workforce:
+        yield workforce.run_jobs
+
+
 def _load_into(
-    folder: Path, listing: Listing, options: Options, jobs: int | None, report: Callable[[Progress], None]
+    folder: Path, listing: Listing, options: Options, run: Runner, report: Callable[[Progress], None]
 ) -> None:
     """Build the tables and put them in place; the caller holds the folder's lock."""
     report(Progress(0, 0, "looking for changes"))
@@ -125,7 +149,7 @@ def _load_into(
     marked = [Group(name, files, [known[file.path] for file in files]) for name, files in found]
     groups, twins = drop_twins(marked, strict=options.strict)
     with store.replacement(folder) as new:
-        marks, parts, counts = _build_all(groups, twins, unread, listing, old, folder, new, options, jobs, report)
+        marks, parts, counts = _build_all(groups, twins, unread, listing, old, folder, new, options, run, report)
         if not any(mark.trace_ids for mark in marks):
             raise no_trace(listing, marks)
         manifest = Manifest(
@@ -164,7 +188,7 @@ def no_trace(listing: Listing, marks: list[TraceMark]) -> TraceparseError:
 
 def _build_all(
     groups: list[Group], twins: list[Twin], unread: list[Unread], listing: Listing, old: Manifest | None, folder: Path,
-    new: Path, options: Options, jobs: int | None, report: Callable[[Progress], None],
+    new: Path, options: Options, run: Runner, report: Callable[[Progress], None],
 ) -> tuple[list[TraceMark], list[list[str]], dict[str, int]]:  # fmt: skip
     from traceparse.engine import lineage
     from traceparse.engine.part import Job, finish, judge_lineage, link_part
@@ -188,12 +212,12 @@ def _build_all(
         else:
             place = str(folder) if kept else None
             work.append(Job(number, members, kept, place, old_source, str(new), listing.source, options, copies))
-    _build(work, built, jobs, report, "reading")
+    _build(work, built, run, report, "reading")
     verdict, changed = judge_lineage(new)
     again = [b.number for b in built.values() if any(not changed.isdisjoint(mark.trace_ids) for mark in b.marks)]
     work = [Job(n, parts[n], {}, None, "", str(new), listing.source, options, verdict.copies) for n in sorted(again)]
     if work:
-        _build(work, built, jobs, report, "leaving out what sessions copied from each other")
+        _build(work, built, run, report, "leaving out what sessions copied from each other")
     marks = [mark for number in sorted(built) for mark in built[number].marks]
     counts: Counter[str] = Counter()
     for part in built.values():
@@ -206,22 +230,24 @@ def _build_all(
 
 
 def _build(
-    work: list[Job], built: dict[int, Built], jobs: int | None, report: Callable[[Progress], None], doing: str
+    work: list[Job], built: dict[int, Built], run: Runner, report: Callable[[Progress], None], doing: str
 ) -> None:
-    total = sum(g.n_bytes for job in work for g in job.groups if g.trace_id not in job.kept)
+    total = sum(job.read_bytes for job in work)
     done = 0
 
     def say(text: str) -> None:
         report(Progress(done, total, text))
 
     say(doing)
-    for result, size in run_jobs(work, total, jobs, say):
+    for result, size in run(work, total, say):
         built[result.number] = result
         done += size
         say(doing)
 
 
-def run_jobs(work: list[Job], total: int, jobs: int | None, note: Callable[[str], None]) -> Iterator[tuple[Built, int]]:
+def run_jobs(
+    work: list[Job], total: int, note: Callable[[str], None], *, jobs: int | None
+) -> Iterator[tuple[Built, int]]:
     """Build parts, in processes where it pays, and give each with the bytes that were read for it, as they get ready."""
     from traceparse.engine.part import build_part
 
@@ -230,15 +256,11 @@ def run_jobs(work: list[Job], total: int, jobs: int | None, note: Callable[[str]
     if n > 1 and (jobs is not None or total >= PARALLEL_BYTES):
         try:
             for result in _in_processes(work, n):
-                yield result, _to_read(left.pop(result.number))
+                yield result, left.pop(result.number).read_bytes
         except BrokenProcessPool:  # a worker was killed, most often for want of memory: one part at a time needs less
             note("a worker process died; going on in this process alone")
     for job in left.values():
-        yield build_part(job), _to_read(job)
-
-
-def _to_read(job: Job) -> int:
-    return sum(g.n_bytes for g in job.groups if g.trace_id not in job.kept)
+        yield build_part(job), job.read_bytes
 
 
 def _default_jobs() -> int:

@@ -31,6 +31,9 @@ from traceparse.tables import Frames
 ONE_FILE = ("runs", "roi_runs", "skipped")
 """Small tables, some with columns that compare runs: written as one file, anew at every load."""
 
+STANDING = (*TRACE_TABLES, LINEAGE)
+"""Tables of which a part takes the rows of unchanged traces over."""
+
 
 class Job(msgspec.Struct):
     """One part to build: its groups are read, but the rows of `kept` ones come from the tables in `old`.
@@ -48,6 +51,11 @@ class Job(msgspec.Struct):
     source: str
     options: Options
     copies: dict[str, frozenset[str]] = {}
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes as stored of what is read, the rows that are kept left out."""
+        return sum(group.n_bytes for group in self.groups if group.trace_id not in self.kept)
 
 
 class Built(msgspec.Struct):
@@ -141,7 +149,7 @@ def _build(job: Job) -> Built:
         counts[name] = data.height
     shared = pl.DataFrame(keyed, schema=lineage.SCHEMA, orient="row")
     if job.kept and job.old:
-        shared = pl.concat([shared, lineage.read(Path(job.old), _ids(job.kept.values()))])
+        shared = pl.concat([shared, standing_rows(job, LINEAGE)])
     store.write_parquet(shared, part_file(Path(job.out), LINEAGE, job.number))
     return Built(job.number, marks, counts)
 
@@ -174,13 +182,13 @@ def _no_block(item: Group, reason: str, kind: str, why: str) -> dict[str, Any]:
 
 def _with_kept(frames: Frames, job: Job, marks: list[TraceMark]) -> Frames:
     """Add the rows of unchanged traces from the tables that stand, in the order of the part."""
-    order, wanted = _ids(marks), _ids(job.kept.values())
+    order = _ids(marks)
     place = pl.DataFrame(
         {"trace_id": order, "_place": range(len(order))}, schema={"trace_id": pl.String, "_place": pl.Int64}
     )
     merged = {}
     for name in TRACE_TABLES:
-        kept = _standing(Path(job.old or ""), name, wanted, job.old_source, job.source)
+        kept = standing_rows(job, name)
         fresh = frames.get(name)
         both = pl.concat([fresh, kept], how="diagonal_relaxed") if fresh is not None and fresh.height else kept
         merged[name] = (
@@ -189,6 +197,18 @@ def _with_kept(frames: Frames, job: Job, marks: list[TraceMark]) -> Frames:
             .drop("_place")
         )
     return merged
+
+
+def standing_rows(job: Job, name: str) -> pl.DataFrame:
+    """What a part takes over of one of the `STANDING` tables.
+
+    Raises:
+        StoreError: The table that stands cannot be read.
+    """
+    folder, wanted = Path(job.old or ""), _ids(job.kept.values())
+    if name == LINEAGE:
+        return lineage.read(folder, wanted)
+    return _standing(folder, name, wanted, job.old_source, job.source)
 
 
 def _standing(folder: Path, name: str, traces: list[str], old_source: str, source: str) -> pl.DataFrame:

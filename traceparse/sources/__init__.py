@@ -17,7 +17,7 @@ from traceparse.sources.stream import BLOCK_BYTES, SNIFF_BYTES, MemberStream, co
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-__all__ = ["Listing", "Member", "TruncatedStream", "hash_member", "open_member", "resolve"]
+__all__ = ["Listing", "Member", "TruncatedStream", "hash_member", "open_member", "resolve", "stored_bytes"]
 
 SAMPLE = "sample"
 
@@ -72,7 +72,7 @@ def open_member(member: Member) -> BinaryIO:
         SourceError: Gone, unreadable, damaged.
         TruncatedStream: While reading, after the last byte of a cut stream.
     """
-    if member.inner is None and (plain := _plain(member)) is not None:
+    if (member.copy or member.inner is None) and (plain := _plain(member)) is not None:
         return plain
     stream = MemberStream(inflate(_stored_blocks(member), _place(member)), member.path)
     fault = stream.open_fault()
@@ -84,7 +84,7 @@ def open_member(member: Member) -> BinaryIO:
 def _plain(member: Member) -> BinaryIO | None:
     """The file itself where it is not compressed: the usual case, and the fastest stream there is; None where it is."""
     try:
-        file = Path(member.locator).open("rb")  # noqa: SIM115 - the caller closes it
+        file = Path(member.copy or member.locator).open("rb")  # noqa: SIM115 - the caller closes it
     except OSError as error:
         raise SourceError(f"cannot be read ({error.strerror})", place=_place(member)) from error
     if compression(file.peek(SNIFF_BYTES)[:SNIFF_BYTES]) is None:
@@ -108,12 +108,22 @@ def hash_member(member: Member) -> str:
     return digest.hexdigest()
 
 
+def stored_bytes(member: Member) -> bytes:
+    """All bytes of a file as stored, like `hash_member` sees them.
+
+    Raises:
+        SourceError: Gone, unreadable, damaged archive.
+        TruncatedStream: Its archive holds only the beginning of it.
+    """
+    return b"".join(_stored_blocks(member))
+
+
 def _stored_blocks(member: Member) -> Generator[bytes, None, None]:
-    if member.inner is not None:
+    if member.inner is not None and member.copy is None:
         yield from archive.member_blocks(member.locator, member.inner)
         return
     try:
-        with Path(member.locator).open("rb") as file:
+        with Path(member.copy or member.locator).open("rb") as file:
             while block := file.read(BLOCK_BYTES):
                 yield block
     except OSError as error:

@@ -32,6 +32,7 @@ class Member(msgspec.Struct, frozen=True):
         n_bytes: Size in bytes as stored. For an archive member: its size once taken out of the archive.
         stamp: Cheap mark that changes when the content may have changed: time of change and size, the archive's
             checksum, or the Hub's content hash. Equal stamps of different paths mean nothing.
+        copy: Where its bytes as stored lie on the machine that reads them, when that is not the one it was listed on.
     """
 
     path: str
@@ -39,6 +40,7 @@ class Member(msgspec.Struct, frozen=True):
     inner: str | None
     n_bytes: int
     stamp: str
+    copy: str | None = None
 
 
 class Listing(msgspec.Struct):
