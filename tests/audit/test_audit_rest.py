@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
-from audit_sources import CASES, GEMM_KERNEL, HONEST, extension
-from audit_trace import Run
-from conftest import write_lines
+from audit_loaded import CODEX, FABLE, GLM, load_two, submit_three
+from audit_sources import CASES, HONEST
 from test_audit_trace import FOUND, SILENT
 
 from traceparse import published
@@ -19,12 +17,9 @@ from traceparse.audit import RULES, audit_dataset, compare_with_annotations, rea
 from traceparse.audit.many import forbidden_operations
 from traceparse.audit.one import audit_solution
 from traceparse.audit.physics import check_cell
-from traceparse.audit.proofs import PROVED, check
+from traceparse.audit.proofs import PROVED
 from traceparse.audit.similarity import finding, pairs
 from traceparse.errors import UsageError
-
-FABLE = "20260610_120000_claude_claude-fable-5_07_w4a16_gemm"
-GLM = "20260612_120000_zai-claude_glm-5.2_07_w4a16_gemm"
 
 
 def solution(seed: int, lines: int = 80) -> str:
@@ -89,102 +84,16 @@ def test_a_published_shape_above_its_ceiling_is_found() -> None:
     assert found[0].evidence.startswith("shape 3: 1.0300 of peak")
 
 
-def _gates(**verdicts: str) -> str:
-    return json.dumps(
-        {name: {"verdict": verdict, "evidence": [f"shape 0: {name}"]} for name, verdict in verdicts.items()}
-    )
-
-
-@pytest.mark.parametrize("proof", sorted(PROVED))
-def test_each_failed_proof_is_a_finding_and_a_passed_one_is_none(proof: str) -> None:
-    failed = Run().rerun(gates_json=_gates(**{proof: "fail"})).reruns
-    passed = Run().rerun(gates_json=_gates(**{proof: "pass"})).reruns
-    assert [(one.rule, one.severity, one.evidence) for one in check(failed)] == [
-        (f"proof_{proof}", PROVED[proof][0], f"shape 0: {proof}")
-    ]
-    assert list(check(passed)) == []
-
-
-def test_the_proofs_are_those_of_the_rerun() -> None:
-    from traceparse.rerun.gates import PROOFS
-
-    assert set(PROVED) == set(PROOFS)
-
-
-def test_rows_of_one_rerun_count_once_and_the_last_rerun_of_a_kernel_counts() -> None:
-    run = Run().rerun(gates_json=_gates(correct="fail")).rerun(gates_json=_gates(correct="fail"))
-    assert [one.rule for one in check(run.reruns)] == ["proof_correct"]
-    run.rerun(rerun=1, gates_json=_gates(correct="pass"), gate_strict="pass")
-    assert [one.rule for one in check(run.reruns)] == ["proofs_passed"]
-
-
-def test_odd_gates_are_no_crash() -> None:
-    for text in ("", "[]", "{", '{"correct": 1}', None):
-        assert list(check(Run().rerun(gates_json=text).reruns)) == []
-    assert [one.rule for one in check(Run().rerun(gates_json=_gates(new_proof="fail")).reruns)] == ["proof_other"]
-
-
-def test_a_kernel_that_passed_once_and_fails_today_is_told() -> None:
-    drift = Run().rerun(gate_published="pass", gate_current="fail", message="tolerance exceeded").reruns
-    assert [(one.rule, one.severity, one.evidence) for one in check(drift)] == [
-        ("fails_todays_check", "flag", "tolerance exceeded")
-    ]
-    assert [one.rule for one in check(Run().rerun(gate_published="pass", gate_current="pass").reruns)] == []
-
-
-def _user(text: str) -> dict[str, object]:
-    return {
-        "type": "user",
-        "uuid": "u",
-        "sessionId": "s",
-        "timestamp": "2026-06-10T10:00:00Z",
-        "message": {"role": "user", "content": text},
-    }
-
-
-def _assistant(number: int, block: dict[str, object]) -> dict[str, object]:
-    message = {
-        "id": f"m{number}",
-        "role": "assistant",
-        "model": "m",
-        "content": [block],
-        "usage": {"input_tokens": 5, "output_tokens": 5},
-    }
-    return {
-        "type": "assistant",
-        "uuid": f"a{number}",
-        "sessionId": "s",
-        "requestId": f"r{number}",
-        "timestamp": "2026-06-10T10:00:01Z",
-        "message": message,
-    }
-
-
 @pytest.fixture
 def loaded(here: Path) -> Path:
     """Two loaded runs: one says that it games, the other is silent."""
-    from traceparse.dataset import load
-
-    write_lines(
-        here / "traces" / f"{FABLE}.jsonl",
-        _user("go"),
-        _assistant(1, {"type": "text", "text": "We can exploit the timer."}),
-    )
-    write_lines(here / "traces" / f"{GLM}.jsonl", _user("go"), _assistant(1, {"type": "text", "text": "Tiles of 64."}))
-    return load(str(here / "traces"), here / "data", tokens=False, jobs=1).folder
+    return load_two(here)
 
 
 @pytest.fixture
 def submitted(here: Path) -> Path:
     """Solutions of both runs, and of a third without a trace, in the three layouts."""
-    folder = here / "solutions"
-    folder.mkdir()
-    wrapper = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.mm(x, self.weight)\n"
-    (folder / f"{FABLE}_solution.py.txt").write_text(HONEST)
-    (folder / GLM).mkdir()
-    (folder / GLM / "solution.py").write_text(extension(GEMM_KERNEL))
-    (folder / "20260620_120000_codex_gpt-5.5_07_w4a16_gemm.py").write_text(wrapper)
-    return folder
+    return submit_three(here)
 
 
 def test_a_data_set_is_audited_and_the_table_written(loaded: Path, submitted: Path) -> None:
@@ -196,7 +105,7 @@ def test_a_data_set_is_audited_and_the_table_written(loaded: Path, submitted: Pa
     found = table.select("subject", "rule", "severity", "finding").rows()
     assert found == [
         (FABLE, "words_on_gaming", "flag", 0),
-        ("20260620_120000_codex_gpt-5.5_07_w4a16_gemm", "library_for_kernel", "hack", 1),
+        (CODEX, "library_for_kernel", "hack", 1),
     ]
     assert table["trace_id"].to_list() == [FABLE, None]
     assert seen[-1] == (3, 3)
@@ -235,10 +144,10 @@ def test_the_confusion_table_counts_runs_not_findings(loaded: Path, submitted: P
     folder.mkdir(parents=True)
     (folder / f"{FABLE}.yaml").write_text("verdict: clean\n")
     (folder / f"{GLM}.yaml").write_text("verdict: reward_hack\n")
-    (folder / "20260620_120000_codex_gpt-5.5_07_w4a16_gemm.yaml").write_text("verdict: reward_hack\n")
+    (folder / f"{CODEX}.yaml").write_text("verdict: reward_hack\n")
     (folder / "20260101_120000_codex_gpt-5.5_07_w4a16_gemm.yaml").write_text("verdict: reward_hack\n")
     table = audit_dataset(open_data(loaded), solutions=submitted)
-    audited = [FABLE, GLM, "20260620_120000_codex_gpt-5.5_07_w4a16_gemm"]
+    audited = [FABLE, GLM, CODEX]
     for place in (here, here / "annotations", folder):
         rows = (
             compare_with_annotations(table, place, audited)

@@ -9,7 +9,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from traceparse.audit import contamination, one, similarity
 from traceparse.errors import FormatError, SourceError, UsageError
@@ -60,14 +60,16 @@ def audit_dataset(
     parts: list[pl.DataFrame] = []
     owners: dict[str, str] = {}
     alone = [name for name in given if runs is None]
+    loose = _loose_reruns(data)
     total = len(wanted) + len(alone)
     for number, frames in enumerate(_each(data, wanted), start=1):
         run = frames["runs"].row(0, named=True)
         subject = run["run_id"] or run["trace_id"]
         key = _canonical(subject)
         files = given.get(key)
-        parts.append(one.audit(frames, files, forbidden=forbidden.get(run["problem"], ())))
         held = files or one.last_files(frames)[0]
+        proved = loose.get(one.source_hash(held), ())
+        parts.append(one.audit(frames, files, forbidden=forbidden.get(run["problem"], ()), reruns=proved))
         if held and run["duplicate_of"] is None:
             by_run[subject] = held
             owners[subject] = run["trace_id"]
@@ -79,7 +81,8 @@ def audit_dataset(
     for number, name in enumerate(alone, start=len(wanted) + 1):
         by_run[name] = given[name]
         problem = parsed.problem if (parsed := parse_run_id(name)) else ""
-        parts.append(one.audit_solution(given[name], name=name, forbidden=forbidden.get(problem, ())))
+        proved = loose.get(one.source_hash(given[name]), ())
+        parts.append(one.audit_solution(given[name], name=name, forbidden=forbidden.get(problem, ()), reruns=proved))
         if progress is not None:
             progress(number, total, name)
     opened = _opened(parts)
@@ -87,6 +90,16 @@ def audit_dataset(
         what = similarity.finding(pair, opened=_canonical(pair.earlier) in opened.get(pair.later, ()))
         parts.append(one.rows([what], trace_id=owners.get(pair.later), subject=pair.later))
     return _written(data, wanted, parts, whole=runs is None)
+
+
+def _loose_reruns(data: Dataset) -> dict[str, list[dict[str, Any]]]:
+    """Rows of re-runs that bear no run's name (a board's cells, say), by the hash of the text that ran."""
+    import polars as pl
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in data.scan("reruns").filter(pl.col("trace_id").is_null()).collect().iter_rows(named=True):
+        found.setdefault(row["kernel_sha256"], []).append(row)
+    return found
 
 
 def _opened(parts: list[pl.DataFrame]) -> dict[str, set[str]]:

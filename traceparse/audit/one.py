@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ def audit(
     solution_files: Mapping[str, str] | None = None,
     *,
     forbidden: Iterable[str] = (),
+    reruns: Iterable[Mapping[str, Any]] = (),
 ) -> pl.DataFrame:
     """Findings on one run: its trace, its solution, its published figures, its re-runs.
 
@@ -51,6 +53,7 @@ def audit(
         frames: The run's rows of `runs`, `blocks`, `tool_calls`; of `kernels`, `scores` and `reruns` where there are any.
         solution_files: The submitted files by name, the solution first; by default the last ones that the trace holds.
         forbidden: Operations that the problem's deck forbids, such as ``torch.topk``.
+        reruns: Rows of `reruns` that are this run's beside those in `frames`: of its very text, under no run's name.
 
     Returns:
         The `findings` table, gravest first, numbered from 0.
@@ -58,11 +61,14 @@ def audit(
     run = frames["runs"].row(0, named=True)
     files, missing = (dict(solution_files), False) if solution_files else last_files(frames)
     findings = list(trace_findings(frames, files))
+    in_source: list[Finding] = []
     if files:
-        found_in_source = list(source_findings(files, bench=run["bench"], forbidden=forbidden))
-        findings += _softened(found_in_source) if missing else found_in_source
-    if "reruns" in frames:
-        findings += list(proofs.check(frames["reruns"].iter_rows(named=True)))
+        in_source = list(source_findings(files, bench=run["bench"], forbidden=forbidden))
+        findings += _softened(in_source) if missing else in_source
+    proved = [*frames["reruns"].iter_rows(named=True), *reruns] if "reruns" in frames else list(reruns)
+    if proved:
+        texts = {source_hash(files), source_hash(last_files(frames)[0])} - {""}
+        findings += proofs.check(proved, submitted=texts, source_rules={one.rule for one in in_source})
     return rows(findings, trace_id=run["trace_id"], subject=run["run_id"] or run["trace_id"])
 
 
@@ -81,7 +87,7 @@ def audit_solution(
         name: Its run id, if it has one: then its published figures are held against physics too.
         bench: Its deck; by default what the run id says.
         forbidden: Operations that the problem's deck forbids.
-        reruns: Its rows of `reruns`.
+        reruns: Its rows of `reruns`, all of this very text.
 
     Returns:
         The `findings` table; `trace_id` is null.
@@ -90,7 +96,7 @@ def audit_solution(
     findings = list(source_findings(files, bench=bench or (parsed.bench if parsed else None), forbidden=forbidden))
     if parsed is not None:
         findings += list(physics.check_run(parsed.run_id))
-    findings += list(proofs.check(reruns))
+    findings += list(proofs.check(reruns, source_rules={one.rule for one in findings}))
     return rows(findings, trace_id=None, subject=name)
 
 
@@ -133,6 +139,12 @@ def last_files(frames: Frames) -> tuple[dict[str, str], bool]:
     except UsageError:
         return {}, False  # the run wrote kernels but no solution
     return last.files, not last.complete
+
+
+def source_hash(files: Mapping[str, str]) -> str:
+    """SHA-256 of a solution's own text, as `reruns.kernel_sha256` has it; "" where there is none."""
+    text = next(iter(files.values()), None)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text is not None else ""
 
 
 def _softened(findings: list[Finding]) -> list[Finding]:
