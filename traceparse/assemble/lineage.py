@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from traceparse.assemble.responses import group
-from traceparse.model import Event, Trace
+from traceparse.model import Event, Trace, Usage
 
 
 def keys(trace: Trace) -> dict[str, datetime | None]:
@@ -25,17 +25,32 @@ def keys(trace: Trace) -> dict[str, datetime | None]:
 def mark_copies(trace: Trace, copied: AbstractSet[str]) -> None:
     """Mark as replays the responses whose key is in `copied`, the records that led to them, and their tools' results.
 
-    A total that the reader added up over the records loses the share of what is a copy.
+    A response without a key that stands before a copy is one too: what a session copies, it begins with. A total that the
+    reader added up over the records loses the share of what is a copy; the log's cost, of which the share is not known, goes.
     """
     if not copied:
         return
-    for response in group(trace):
+    taken: list[Usage | None] = []
+    follows: set[str] = set()
+    for response in reversed(group(trace)):
         pieces = [trace.events[index] for index in response.events]
-        if any(piece.key in copied for piece in pieces):
-            if trace.totals is not None and response.usage is not None:
-                trace.totals, trace.model_totals = trace.totals.less(response.usage), {}
+        keyed = any(piece.key for piece in pieces)
+        if any(piece.key in copied for piece in pieces) or (not keyed and response.agent in follows):
+            follows.add(response.agent)
+            taken.append(response.usage)
             for piece in pieces:
                 piece.replay = True
+    for event in trace.events:
+        if (
+            event.role != "assistant" and event.key in copied and not event.replay
+        ):  # the end of a turn of many responses
+            event.replay = True
+            taken.append(event.usage)
+    for usage in taken:
+        if trace.totals is not None and usage is not None:
+            trace.totals, trace.model_totals = trace.totals.less(usage), {}
+    if taken:
+        trace.cost_usd = None
     called: set[tuple[str, str]] = set()
     led: dict[tuple[int, str], bool] = {}
     for event in trace.events:

@@ -46,12 +46,16 @@ _LOG_SUFFIXES = (".jsonl", ".json", ".db", ".sqlite")
 
 
 class Knows(NamedTuple):
-    """What a format can and cannot tell, one short phrase each, for `traceparse formats`."""
+    """What a format can and cannot tell, one short phrase each, for `traceparse formats`.
+
+    `copies` says by what the history that a resumed or forked session copied is known, so that it counts once.
+    """
 
     clock: str
     usage: str
     reasoning: str
     subagents: str
+    copies: str = "not told: no ids that a copy keeps"
 
 
 class Group(NamedTuple):

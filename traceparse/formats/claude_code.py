@@ -37,6 +37,7 @@ KNOWS = Knows(
     usage="native: per response, repeated over its records; converted: repeated, outputs are placeholders, or absent",
     reasoning="as text where the provider shows it, else hidden",
     subagents="native: marked, also in <session>/subagents/; converted: inline and unmarked",
+    copies="native: the API's message ids, the parent where a version names it; converted: not told",
 )
 
 _TYPES = {"user", "assistant", "system", "summary", "custom-title", "ai-title", "mode", "attachment", "progress"}

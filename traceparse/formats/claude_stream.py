@@ -41,6 +41,7 @@ KNOWS = Knows(
     usage="the last result's totals by model; per response only placeholders, unless partial messages are in the log",
     reasoning="as text where the provider shows it, else hidden",
     subagents="marked by parent_tool_use_id; background ones are absent, their tokens too until a result counts them",
+    copies="the API's message ids",
 )
 
 _SIDE_TYPES = {

@@ -33,6 +33,7 @@ KNOWS = Knows(
     usage="exact, per response (advance of the cumulative counter); old layout: none",
     reasoning="tokens exact; text hidden but for summaries",
     subagents="a file each, replayed history recognised; the link to the parent as a fact",
+    copies="the parent is named; ids of turns by their age, else the counter's states",
 )
 
 _ENVELOPES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state"})

@@ -3,7 +3,8 @@
 The JSONL form is an upsert log: a message is written anew under its id whenever its calls, results or tokens change, so
 its last record counts; ``$rewindTo`` takes back a message and what follows it, ``$set`` changes the head. Records that
 another replaced stand in `skipped`. A message taken back keeps its text but is no turn of the run, and its usage, though
-it was spent, is not in the log's own sum: the run's totals are then marked as a lower bound.
+it was spent, is not in the log's own sum: the run's totals are then marked as a lower bound. A resumed session may go on in a
+second file under the same session id, its messages under their own ids: what both files hold counts once.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from traceparse.formats.loose import (
     string,
     thinking_block,
     use_block,
+    world_id,
 )
 from traceparse.model import MAIN, Agent, Block, Event, SkipKind, Trace, Usage
 
@@ -40,6 +42,7 @@ KNOWS = Knows(
     usage="per message; whether the prompt includes the cached tokens is decided by the total",
     reasoning="thoughts counted apart and added to the output; their summaries as text",
     subagents="files of kind subagent under chats/<session>/ (JSONL form and rewinds: from field notes alone)",
+    copies="message ids",
 )
 
 _SUBAGENT = re.compile(r"(?P<chats>(?:.*/)?chats)/(?P<parent>[^/]+)/(?P<child>[^/]+)\.jsonl?(?:\.gz|\.zst)?$")
@@ -227,7 +230,7 @@ def _events(log: Log, entry: _Entry, agent: str) -> Iterator[Event]:
     elif kind in _MODEL_TYPES:
         event.role, event.response = "assistant", string(record.get("id")) or f"record {entry.line.record}"
         event.model, event.usage = string(record.get("model")), message_usage(record.get("tokens"))
-        event.final = event.usage is not None
+        event.final, event.key = event.usage is not None, world_id(record.get("id"))
         event.blocks = [_thought(thought) for thought in sequence(record.get("thoughts"))]
         event.blocks += [block for block in content_blocks(content) if block.text]
         for call in sequence(record.get("toolCalls")):

@@ -1,4 +1,8 @@
-"""Grok's session folder: the content from `chat_history.jsonl`, clock and usage from `updates.jsonl`, the rest from sidecars."""
+"""Grok's session folder: the content from `chat_history.jsonl`, clock and usage from `updates.jsonl`, the rest from sidecars.
+
+A forked session begins with its parent's history. Answers that reason or call tools carry ids that a copy keeps, and turns
+have their prompt's; an answer of bare text has none, and is known for a copy by what stands after it.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ from traceparse.formats.loose import (
     thinking_block,
     use_block,
     version_text,
+    world_id,
 )
 from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
@@ -34,6 +39,7 @@ KNOWS = Knows(
     usage="session totals: turns of updates.jsonl added up; none without it",
     reasoning="counted, as a part of the output; summaries as text",
     subagents="session folders inside the folder",
+    copies="ids of prompts, thoughts and calls; the parent in summary.json",
 )
 
 _MAIN = "chat_history.jsonl"
@@ -43,6 +49,7 @@ _TYPES = ("system", "user", "assistant", "reasoning", "tool_result", "backend_to
 
 class _Row(msgspec.Struct):
     type: Any = None
+    id: Any = None
     content: Any = None
     synthetic_reason: Any = None
     prompt_index: Any = None
@@ -112,7 +119,7 @@ class _Reading:
         elif row.type == "reasoning":
             event.role, event.model = "assistant", self.model
             texts = [text for part in sequence(row.summary) if (text := string(mapping(part).get("text")))]
-            event.blocks = [thinking_block("\n".join(texts))]
+            event.blocks, event.key = [thinking_block("\n".join(texts))], world_id(row.id)
         elif row.type == "tool_result":
             call_id = string(row.tool_call_id)
             event.timestamp, seconds, failed = self.updates.answer_times(call_id)
@@ -122,6 +129,7 @@ class _Reading:
             body = mapping(row.kind)
             event.role, event.model = "assistant", self.model
             event.blocks = [use_block(body.get("id"), body.get("tool_type"), body.get("action"))]
+            event.key = world_id(body.get("id"))
         else:
             event = unknown(self.log, line, file=self.file, agent=self.agent)
         event.blocks = event.blocks or [Block("meta", raw_text(line))]
@@ -135,6 +143,7 @@ class _Reading:
         for call in map(mapping, sequence(row.tool_calls)):
             event.blocks.append(use_block(call.get("id"), call.get("name"), call.get("arguments")))
             event.timestamp = event.timestamp or self.updates.began.get(string(call.get("id")) or "")
+            event.key = event.key or world_id(call.get("id"))
 
 
 class _Folder:
@@ -191,6 +200,8 @@ def _trace(
     trace.totals_final = None not in usages
     trace.format_version = version_text(folder.summary.get("chat_format_version"))
     trace.session_id, trace.cwd = folder.id, string(info.get("cwd"))
+    if parent := string(folder.summary.get("parent_session_id")):
+        trace.facts = {"parent_session": parent}
     trace.model = string(folder.summary.get("current_model_id")) or reading.model
     trace.effort = string(folder.summary.get("reasoning_effort")) or reading.effort
     trace.elapsed_s = seconds or None  # 0 is what the file holds before anything was measured

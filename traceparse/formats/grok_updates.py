@@ -1,7 +1,7 @@
 """Grok's `updates.jsonl`: the session's updates with the only clock and the only usage; a log of its own, or a join.
 
-Usage is per turn, the last record of a `prompt_id`; turns are added up. A fork stamps the copied lines anew, but keeps
-``_meta.agentTimestampMs``, so that is the clock.
+Usage is per turn, the last record of a `prompt_id`; turns are added up. A fork copies its parent's lines: it stamps them anew
+and writes its own session id, but keeps ``_meta`` and the prompts' ids, so that those give the clock and tell what is a copy.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from traceparse.formats.loose import (
     string,
     sum_usage,
     use_block,
+    world_id,
 )
 from traceparse.formats.records import convert, raw_text, trace_of_log
 from traceparse.model import MAIN, Block, Event, Trace, Usage
@@ -39,6 +40,7 @@ KNOWS = Knows(
     usage="per turn of the user, last record of each prompt id (from field notes: no real file at hand)",
     reasoning="counted, as a part of the output",
     subagents="not shown",
+    copies="ids of prompts and updates",
 )
 
 _CHUNKS = {"agent_message_chunk": "text", "agent_thought_chunk": "thinking", "user_message_chunk": "text"}
@@ -75,6 +77,11 @@ def turn_usage(value: Any) -> Usage | None:
     return Usage(uncached, read, write, None, add(output, reasoning) if apart else output, reasoning)
 
 
+def prompt_of(update: dict[str, Any], meta: dict[str, Any]) -> str | None:
+    """The id of the prompt that an update answers."""
+    return string(update.get("prompt_id")) or string(meta.get("promptId"))
+
+
 class Updates:
     """What the updates of a session say beside its content: times and outcomes of tool calls, usage and cost of turns."""
 
@@ -82,6 +89,7 @@ class Updates:
         self.turns: dict[str, tuple[Usage | None, float | None]] = {}
         self.began: dict[str, datetime] = {}
         self.ended: dict[str, tuple[datetime | None, bool]] = {}
+        self.ends: dict[str, Event] = {}
         self.session: str | None = None
 
     def note(self, line: Line, row: Row) -> tuple[dict[str, Any], datetime | None]:
@@ -92,7 +100,7 @@ class Updates:
         self.session = self.session or string(params.get("sessionId"))
         kind, call_id = update.get("sessionUpdate"), string(update.get("toolCallId"))
         if kind == "turn_completed":
-            key = string(update.get("prompt_id")) or string(meta.get("promptId")) or f"record {line.record}"
+            key = prompt_of(update, meta) or f"record {line.record}"
             usage = mapping(update.get("usage"))
             ticks = number(usage.get("costUsdTicks"))
             self.turns[key] = turn_usage(usage), None if ticks is None else ticks / _TICKS_PER_USD
@@ -102,6 +110,20 @@ class Updates:
             if update.get("status") in ("completed", "failed"):
                 self.ended[call_id] = at, update["status"] == "failed"
         return update, at
+
+    def close(self, event: Event, row: Row) -> None:
+        """Give the event that ends a turn the turn's usage, and the key by which a copy of the turn is known.
+
+        It is no response: a turn of the user's holds many. An earlier end of the same turn gives both up.
+        """
+        params = mapping(row.params)
+        prompt = prompt_of(mapping(params.get("update")), mapping(params.get("_meta")))
+        if prompt is None:
+            return
+        if (earlier := self.ends.get(prompt)) is not None:
+            earlier.usage = earlier.key = None
+        self.ends[prompt] = event
+        event.usage, event.key = self.turns[prompt][0], world_id(prompt)
 
     @property
     def usage(self) -> Usage | None:
@@ -128,7 +150,9 @@ def joined(log: Log, updates: Updates, file: int, agent: str = MAIN) -> Iterator
     def to(line: Line, row: Row) -> Iterator[Event]:
         update, at = updates.note(line, row)
         if update.get("sessionUpdate") == "turn_completed":
-            yield Event(line.record, "system", [Block("meta", raw_text(line))], file, agent, at)
+            end = Event(line.record, "system", [Block("meta", raw_text(line))], file, agent, at)
+            updates.close(end, row)
+            yield end
         else:
             log.skip(line, "joined", "by_design", file=file)
 
@@ -158,6 +182,8 @@ class _Reading:
             self.open = (kind, event) if isinstance(text, str) else None
         else:
             self.open = None
+        if kind == "turn_completed":
+            self.updates.close(event, row)
         if kind == "tool_call":
             event.role = "assistant"
             event.blocks = [use_block(call_id, update.get("title") or update.get("kind"), update.get("rawInput"))]
@@ -165,8 +191,16 @@ class _Reading:
             event.role = "tool"
             _, seconds, failed = self.updates.answer_times(call_id)
             event.blocks = answer_blocks(call_id, _output(update), is_error=failed, duration_s=seconds)
+        if event.role == "assistant":
+            event.key = _stamp(mapping(mapping(row.params).get("_meta"))) or world_id(call_id)
         event.blocks = event.blocks or [Block("meta", raw_text(line))]
         yield event
+
+
+def _stamp(meta: dict[str, Any]) -> str | None:
+    """An update's id and millisecond, which a copy keeps; None where it lacks either."""
+    event, at = string(meta.get("eventId")), number(meta.get("agentTimestampMs"))
+    return f"{event}@{at:.0f}" if event is not None and at is not None else None
 
 
 def _output(update: dict[str, Any]) -> Any:

@@ -1,7 +1,8 @@
 """Kimi Code's `wire.jsonl`, second generation (protocol 1.4): one op per line, a type and a time in each.
 
 A `usage.record` of scope ``turn`` repeats what ``step.end`` said. One of scope ``session`` that stands within a compaction
-is the compaction's own call and counts; field notes call others cumulative, so those do not.
+is the compaction's own call and counts; field notes call others cumulative, so those do not. Steps and the API's messages
+carry ids that no other session has, so that what a forked session copied is known.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from traceparse.formats.loose import (
     string,
     use_block,
     with_note,
+    world_id,
 )
 from traceparse.formats.records import OpenCalls, convert, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
@@ -37,6 +39,7 @@ KNOWS = Knows(
     usage="per step (step.end), and of each compaction",
     reasoning="in the output, not counted apart; as text",
     subagents="own files under agents/; named by the calls that start them",
+    copies="ids of steps and of the API's messages",
 )
 
 _PREFIXES = ("context.", "turn.", "llm.", "usage.", "config.", "tools.", "permission.", "plan_mode.", "full_compaction.",
@@ -117,6 +120,19 @@ class _Reading:
         self.started: dict[str, str | None] = {}
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
+        yield from self._keyed(row, self._events(line, row))
+
+    def _keyed(self, row: _Row, events: Iterable[Event]) -> Iterator[Event]:
+        """Give each piece of a response what a copy of it keeps: the API's id, the step's, or (of a compaction) its instant."""
+        message = world_id(mapping(row.event).get("messageId"))
+        for event in events:
+            if event.role == "assistant":
+                event.key = message or world_id(event.response)
+                if event.key is None and row.type == "usage.record" and event.usage is not None and event.timestamp:
+                    event.key = f"{event.timestamp.isoformat()} {msgspec.structs.astuple(event.usage)}"
+            yield event
+
+    def _events(self, line: Line, row: _Row) -> Iterator[Event]:
         agent = string(row.agent)
         event = Event(line.record, "system", [], self.file, self.agent, instant(row.time))
         if agent is not None and agent != MAIN and self.agent == MAIN:

@@ -1,7 +1,8 @@
 """Kimi CLI's `wire.jsonl`, first generation: the events of a session as ``{timestamp, message: {type, payload}}``.
 
 The session's `context.jsonl` repeats the conversation without a clock: where the wire file holds the content, its lines
-stand in `skipped` as ``twin``; where it holds none, the content is read from there.
+stand in `skipped` as ``twin``; where it holds none, the content is read from there. A fork's wire file begins with its parent's
+lines as they were; the API's message ids and the calls' instants tell them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from traceparse.formats.loose import (
     string,
     use_block,
     with_note,
+    world_id,
 )
 from traceparse.formats.records import OpenCalls, convert, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
@@ -35,6 +37,7 @@ KNOWS = Knows(
     usage="per step, once per message id; some versions wrote none (from field notes: the real file has no payloads)",
     reasoning="in the output, not counted apart; as text",
     subagents="own wire files, mirrored in the parent's; counted once",
+    copies="the API's message ids, instants of calls",
 )
 
 _SIDE_TYPES = {
@@ -188,6 +191,8 @@ class _Reading:
         self._assistant(event, state)
         arguments = function.get("arguments")
         event.blocks = [use_block(payload.get("id"), function.get("name"), arguments)]
+        if call_id := string(payload.get("id")):  # its number runs anew in every session, its microsecond does not
+            event.key = f"{call_id}@{event.timestamp.isoformat()}" if event.timestamp else world_id(call_id)
         state.last_call, state.arguments = event, arguments if isinstance(arguments, str) else ""
         state.calls.ask(payload.get("id"), event)
 
@@ -221,9 +226,10 @@ class _Reading:
         self._assistant(event, state)
         event.usage, event.final = usage, True
         if key := string(payload.get("message_id")):
+            event.key = world_id(key)
             earlier = self.usage_of.get((event.agent, key))
             if earlier is not None and earlier.replay == event.replay:
-                earlier.usage, earlier.role, earlier.response = None, "system", None
+                earlier.usage, earlier.role, earlier.response, earlier.key = None, "system", None, None
             self.usage_of[event.agent, key] = event
 
 

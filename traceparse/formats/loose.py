@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,12 +22,24 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_S, _LAST_S = 946_684_800.0, 4_102_444_800.0  # the years 2000 and 2100: outside, a number is no time of a log
 _MS_FROM = 1e11  # as seconds the year 5138, as milliseconds 1973
 _COUNT_MAX = 10**15  # no log counts a million billion of anything, and sums of such counts still fit 64 bits
-_TEXT_TYPES = (None, "text", "input_text", "output_text")
+_WORLD_ID = re.compile(
+    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?<![0-9A-Za-z])(?=[A-Za-z]*[0-9])[0-9A-Za-z]{16,}"
+)
+_SCRUBBED = "00000000"
 
 
 def string(value: Any) -> str | None:
     """The value if it is a string that says something."""
     return value if isinstance(value, str) and value else None
+
+
+def world_id(value: Any) -> str | None:
+    """The value if it is an id that no two logs share but by copying: it holds a UUID, or as much that is random.
+
+    ``call_1`` counts within its log only, and a UUID that was zeroed to anonymise a log stands in others too.
+    """
+    text = string(value)
+    return text if text is not None and _WORLD_ID.search(text) and _SCRUBBED not in text else None
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ KNOWS = Knows(
     usage="per step, disjoint buckets checked against the total; cost per step",
     reasoning="counted apart and added to the output; as text where the provider shows it",
     subagents="named by the calls that start them; their sessions are exported apart, so totals are then lower bounds",
+    copies="instant, model and counts of a step",
 )
 
 

@@ -34,6 +34,7 @@ KNOWS = Knows(
     usage="per step, disjoint buckets checked against the total; cost per step (database: from field notes alone)",
     reasoning="counted apart and added to the output; as text where the provider shows it",
     subagents="child sessions by parent_id, at any depth, with the call that started each",
+    copies="instant, model and counts of a step",
 )
 
 _TABLES = ("session", "message", "part")

@@ -1,7 +1,12 @@
-"""Pi's session files ``~/.pi/agent/sessions/**/*.jsonl``: one entry per line, usage and cost on each answer."""
+"""Pi's session files ``~/.pi/agent/sessions/**/*.jsonl``: one entry per line, usage and cost on each answer.
+
+A session branched off another begins with a copy of its entries. Their ids are short and, in files of old versions, made up
+when the file is read again; what a copy keeps for certain is the instant, and with it the model and the counts.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -32,13 +37,16 @@ KNOWS = Knows(
     usage="per answer, disjoint buckets; cost per answer",
     reasoning="in the output, not counted apart; as text",
     subagents="none; a branched session repeats its parent's entries",
+    copies="instant, model and counts of an answer; the parent is named",
 )
 
 _SIDE_TYPES = ("session", "model_change", "thinking_level_change", "label", "session_info", "custom", "custom_message",
                "branch_summary")  # fmt: skip
 
 
-class _Row(msgspec.Struct, rename={"effort": "thinkingLevel"}):
+class _Row(
+    msgspec.Struct, rename={"effort": "thinkingLevel", "parent": "parentSession", "branched_from": "branchedFrom"}
+):
     type: Any = None
     id: Any = None
     timestamp: Any = None
@@ -47,6 +55,8 @@ class _Row(msgspec.Struct, rename={"effort": "thinkingLevel"}):
     effort: Any = None
     message: Any = None
     summary: Any = None
+    parent: Any = None
+    branched_from: Any = None
 
 
 _DECODER = msgspec.json.Decoder(_Row)
@@ -68,6 +78,11 @@ def answer_usage(message: dict[str, Any]) -> Usage | None:
     return None if empty and message.get("stopReason") in ("error", "aborted") else usage
 
 
+def parent_of(path: str | None) -> str | None:
+    """The id of the session that a header names by its file, ``<time>_<id>.jsonl``; a bare id is one already."""
+    return re.split(r"[/\\]", path)[-1].removesuffix(".jsonl").rpartition("_")[2] or None if path else None
+
+
 class _Reading:
     def __init__(self, log: Log):
         self.log = log
@@ -85,6 +100,9 @@ class _Reading:
             event.role, event.blocks = "user", content_blocks(message.get("content"))
         elif row.type == "message" and role == "assistant":
             self._assistant(event, message, string(row.id))
+            if event.timestamp is not None:
+                counts = msgspec.structs.astuple(event.usage) if event.usage else ()
+                event.key = f"{event.timestamp.isoformat()} {message.get('timestamp')} {event.model} {counts}"
         elif row.type == "message" and role == "toolResult":
             self._result(event, message)
         elif row.type == "compaction":
@@ -141,4 +159,6 @@ def read(log: Log) -> Iterable[Trace]:
     trace.format_version, trace.session_id, trace.cwd = version_text(start.version), string(start.id), string(start.cwd)
     trace.effort, trace.n_compactions = reading.effort, reading.n_compactions
     trace.cost_usd = sum(reading.costs) if reading.costs else None
+    if parent := parent_of(string(start.parent) or string(start.branched_from)):
+        trace.facts = {"parent_session": parent}
     yield trace

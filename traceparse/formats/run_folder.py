@@ -30,6 +30,7 @@ KNOWS = Knows(
     usage="of the richest log, completed by the others",
     reasoning="of the richest log",
     subagents="of the richest log, and child sessions that lie in the folder",
+    copies="as the richest log tells",
 )
 
 RICHEST = (
