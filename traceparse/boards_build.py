@@ -20,6 +20,7 @@ from traceparse.boards_read import LEADERBOARDS, Statement, audit_statements, bo
 from traceparse.datafiles import data_dir
 from traceparse.errors import SourceError, StoreError
 from traceparse.facts import canonical_framework, deck_generation, peaks_scale
+from traceparse.modelname import canonical_model
 from traceparse.schema import BOARDS
 from traceparse.sources.names import RunName, model_slug, parse_run_id
 
@@ -208,6 +209,7 @@ def _row(
         score = printed if printed is not None else rescaled / scale if scale else None
     agent_s, published_s = _pick(group, "agent_s"), _pick(group, "published_s")
     elapsed_s = agent_s if agent_s is not None else published_s
+    model = _model(group, name, published)
     reason, tokens, lock_s = _pick(group, "failure_reason"), _pick(group, "output_tokens"), _pick(group, "lock_wait_s")
     return {
         "bench": bench,
@@ -215,7 +217,8 @@ def _row(
         "measured_gpu": _pick(group, "measured_gpu"),
         "problem": name.problem,
         "problem_as_named": name.problem_as_named,
-        "model": _model(group, name, published),
+        "model": canonical_model(model),
+        "model_as_named": model,
         "harness": name.harness,
         "effort": _pick(group, "effort"),
         "run_id": name.run_id,

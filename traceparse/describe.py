@@ -9,6 +9,7 @@ from typing import Any
 
 from traceparse.facts import deck_generation, gpu_key
 from traceparse.model import Trace
+from traceparse.modelname import canonical_model
 from traceparse.published import BOARD_FOLDERS, Cell, cell_for
 from traceparse.sources.names import RunName, bench_of, canonical_problem, parse_run_id
 from traceparse.spend.slots import is_slot
@@ -34,11 +35,13 @@ def describe(trace_id: str, trace: Trace, *, source: str) -> dict[str, Any]:
     # A run folder's main file is transcript.jsonl and the like: then the folder carries the run id.
     name = parse_run_id(trace_id.rsplit("/", 1)[-1].split("#", 1)[0]) or parse_run_id(_text(trace, "run_id") or "")
     cell = cell_for(name.run_id, trace_id) if name else None
+    model = _model(trace, name, cell)
     facts: dict[str, Any] = {
         "source": source,
         "run_id": name.run_id if name else None,
         "harness": name.harness if name else _text(trace, "harness") or _harness(trace.format),
-        "model": _model(trace, name, cell),
+        "model": canonical_model(model) if model else None,
+        "model_as_named": model,
         "effort": trace.effort or (cell.effort if cell else None),
         "parent_session_id": _text(trace, "parent_session"),
         **_problem(trace, name, cell),
@@ -86,7 +89,7 @@ def _model(trace: Trace, name: RunName | None, cell: Cell | None) -> str | None:
     own = trace.model or (models.most_common(1)[0][0] if models else None)
     if own and not is_slot(own):
         return own
-    return cell.model if cell else name.model_slug if name else own
+    return cell.model_as_named if cell else name.model_slug if name else own
 
 
 def _problem(trace: Trace, name: RunName | None, cell: Cell | None) -> dict[str, str | None]:

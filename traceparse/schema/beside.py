@@ -14,7 +14,8 @@ gpu: str? key of the board's GPU; null for a run that was only audited, on a GPU
 measured_gpu: str? key of the GPU the audit says it was measured on, where that is stated
 problem: str canonical problem name
 problem_as_named: str as published
-model: str the model's published name
+model: str the model, by one name whatever route it was called through
+model_as_named: str the model's published name, else the run_id's slug
 harness: str? as published or from the run_id
 effort: str? reasoning effort
 run_id: str key of the run
@@ -62,7 +63,8 @@ median_ms: f64? median time
 low_ms: f64? lower end of the median's 95 % interval
 high_ms: f64? upper end
 kernel_ms: f64? device time of the launched kernels
-deck_ms: f64? the deck's own timer on the same GPU in the same run
+deck_ms: f64? the deck's own benchmark on the same GPU in the same run, in a process of its own
+deck_timer_ms: f64? the deck's timing function in our timing process, on the same model and inputs
 host_bound: bool? the host, not the device, decides the time
 peak_fraction: f64? on the published board's peaks
 peak_fraction_local: f64? on this GPU's peaks
@@ -81,6 +83,7 @@ gate_published: str pass, fail or skipped
 gate_current: str pass, fail or skipped
 gate_strict: str pass, fail or skipped
 gates_json: str? each proof with its verdict and evidence
+framework: str? of the text that ran, labelled as in kernels
 outcome: str reproduced, ran, differs, fails_check, build_error, arch_mismatch, toolchain_drift, oom, timeout or infra
 message: str? the reason in one line
 kernel_names: str? kernels that really ran, comma separated
