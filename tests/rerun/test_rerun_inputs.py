@@ -94,3 +94,10 @@ def test_one_input_is_scaled() -> None:
     values = [torch.ones(3), torch.arange(3), torch.ones(3)]
     scaled = vary(values, Recipe(0, scale=0.5, scaled=1))
     assert [value.tolist() for value in scaled] == [[1, 1, 1], [0, 1, 2], [0.5, 0.5, 0.5]]
+
+
+def test_equal_slices() -> None:
+    values = [torch.arange(6.0).reshape(2, 3), torch.arange(3), torch.arange(12.0).reshape(1, 3, 4), torch.arange(3.0)]
+    assert vary(values, Recipe(0, alike=0))[0].tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert vary(values, Recipe(0, alike=1))[2].tolist() == [[[0, 1, 2, 3]] * 3]
+    assert vary(values, Recipe(0, alike=2))[3].tolist() == [0, 1, 2]

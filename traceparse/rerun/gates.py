@@ -25,6 +25,7 @@ PROOFS: dict[str, str] = {
     "same_storage": "new contents behind the same pointer and version are seen",
     "fresh_inputs": "new tensors at reused addresses are seen",
     "scales": "right with inputs far smaller and larger",
+    "alike": "right with rows that are all the same",
     "ragged": "right with lengths and offsets that are not all equal",
     "output_form": "plain tensors of the reference's number, dtype, shape and device",
     "inputs_untouched": "the call leaves its inputs as they were",

@@ -66,6 +66,7 @@ class ShapeResult:
     high_ms: float | None = None
     kernel_ms: float | None = None
     deck_ms: float | None = None
+    deck_timer_ms: float | None = None
     host_bound: bool | None = None
     peak_fraction: float | None = None
     peak_fraction_local: float | None = None

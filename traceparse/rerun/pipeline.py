@@ -262,6 +262,7 @@ class _Run:
                     timing.median.low,
                     timing.median.high,
                 )
+                shape.deck_timer_ms = timing.deck_timer_ms
                 shape.kernel_ms, shape.host_bound = timing.kernel_ms, timing.host_bound
                 shape.kernel_names = ", ".join(dict.fromkeys(name[:120] for name, _ in timing.kernels[:12])) or None
                 shape.best_ms = timing.best_ms

@@ -82,6 +82,7 @@ class ShapeTiming:
         host_ms: Host time until the whole device was idle (ms).
         outside_ms: Time of a call back to back, by the judge's clock (ms).
         best_ms: The least host time (ms), as decks take it that are scored by a speed-up.
+        deck_timer_ms: The deck's own timer on the same model and inputs, right before and after; None where the deck has none.
         kernel_ms: Device time of what the call launched; None where no profile could be taken.
         kernel_rotated_ms: The same under rotation.
         kernels: Names of the kernels, most time first, with their share of the device time.
@@ -96,6 +97,7 @@ class ShapeTiming:
     host_ms: float
     outside_ms: float
     best_ms: float
+    deck_timer_ms: float | None
     kernel_ms: float | None
     kernel_rotated_ms: float | None
     kernels: tuple[tuple[str, float], ...]
@@ -126,6 +128,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         host_ms=statistics.median(standard["host_ms"]),
         outside_ms=float(event["outside_ms"]) / steps,
         best_ms=min(standard["host_ms"]),
+        deck_timer_ms=statistics.mean(event["deck_timer_ms"]) if event.get("deck_timer_ms") else None,
         kernel_ms=_busy_ms(fixed),
         kernel_rotated_ms=_busy_ms(rotated),
         kernels=_shares([*fixed, *rotated]),

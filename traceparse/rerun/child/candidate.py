@@ -52,6 +52,7 @@ class Candidate:
         self.runtime = CudaRuntime() if self.device.type == "cuda" else None
         self.clock = meter.Clock(self.device, self.runtime, max(flush_bytes, 2 * self._l2_bytes()))
         self.reference = load_module(folder / "reference.py", "reference")
+        self.deck_timer = meter.deck_timer(folder)
         self.before = (switches(), tools())
         # Held here so that no object of the compared ids can be freed and its id reused.
         self._pinned = (time.perf_counter, time.time, torch.cuda.Event, torch.cuda.synchronize)
@@ -203,7 +204,10 @@ class Candidate:
             return reply
         count, limit_s, first = int(message["count"]), float(message["limit_s"]), self._inputs[0]
         warm = meter.warm_up(self.clock, self._call, first, least=int(message["warmup"]), limit_s=limit_s)
+        peer = meter.Peer(self.deck_timer, self._call, first, count)
+        peer.take()
         standard = meter.series(self.clock, self._call, lambda _: first, count, [], hardened=False, limit_s=limit_s)
+        peer.take()
         hardened = meter.series(
             self.clock, self._call, self._rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
         )
@@ -211,7 +215,8 @@ class Candidate:
         standard.pop("kept")
         overwrite(first, self._base[0])
         self.live = first
-        return {"warmup": [warm], "standard": standard, "hardened": hardened, "kept": sorted(self.kept)}
+        series = {"standard": standard, "hardened": hardened, "deck_timer_ms": peer.found}
+        return {"warmup": [warm], **series, "kept": sorted(self.kept)}
 
     def profile(self, message: Message) -> Message:
         """What runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets."""

@@ -1,4 +1,4 @@
-"""The CUDA runtime's own functions through ctypes: events, synchronisation, persisting L2 lines, memory shared between processes.
+"""The CUDA runtime's own functions through ctypes: synchronisation, persisting L2 lines, memory shared between processes.
 
 Bound before a candidate is loaded, so that nothing it patches in torch lies on the way. Times and decides nothing.
 """
@@ -46,8 +46,6 @@ class CudaRuntime:
         self._lib = ctypes.CDLL(_library_path())
         self._lib.cudaGetErrorString.restype = ctypes.c_char_p
         self._lib.cudaIpcOpenMemHandle.argtypes = [ctypes.POINTER(ctypes.c_void_p), _IpcHandle, ctypes.c_uint]
-        self._lib.cudaEventElapsedTime.argtypes = [ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_void_p]
-        self._record: Callable[[ctypes.c_void_p, ctypes.c_void_p], int] = self._lib.cudaEventRecord
         self._synchronize: Callable[[], int] = self._lib.cudaDeviceSynchronize
 
     def _check(self, code: int, what: str) -> None:
@@ -58,22 +56,6 @@ class CudaRuntime:
     def synchronize(self) -> None:
         """Wait for all streams of the device."""
         self._check(self._synchronize(), "synchronize")
-
-    def event(self) -> ctypes.c_void_p:
-        """A new timing event."""
-        event = ctypes.c_void_p()
-        self._check(self._lib.cudaEventCreate(ctypes.byref(event)), "event")
-        return event
-
-    def record(self, event: ctypes.c_void_p, stream: int) -> None:
-        """Record `event` on the stream with this raw handle."""
-        self._check(self._record(event, ctypes.c_void_p(stream)), "record")
-
-    def elapsed_ms(self, start: ctypes.c_void_p, stop: ctypes.c_void_p) -> float:
-        """Milliseconds between two completed events."""
-        value = ctypes.c_float()
-        self._check(self._lib.cudaEventElapsedTime(ctypes.byref(value), start, stop), "elapsed time")
-        return value.value
 
     def reset_persisting_l2(self) -> None:
         """Return all persisting L2 lines to normal and allow no new ones.

@@ -1,7 +1,9 @@
 """Clocks and loops that time one call in the candidate's process. Judges nothing: raw series go to the judge.
 
-Every function that time is taken with is bound here, before the candidate's code is imported. On a GPU the events are
-the CUDA runtime's own, called through ctypes, so a patched ``torch.cuda.Event`` changes no figure.
+Every function that time is taken with is bound here, before the candidate's code is imported. Events are the C type
+under ``torch.cuda.Event``, which no Python code can patch, made and recorded with the same work on the host as the
+benchmark's own timer does within its window: where launching decides the time, that work is part of every published
+figure.
 """
 
 from __future__ import annotations
@@ -9,18 +11,26 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity
+from torch.profiler import ProfilerActivity, record_function
 from torch.profiler import profile as profiler
 
 from traceparse.rerun.child.cudart import CudaRuntime
+from traceparse.rerun.child.problem import load_module
 
 Call = Callable[[Sequence[Any]], Any]
 
 _perf_counter = time.perf_counter
 _no_grad = torch.no_grad
+_Event: Any = torch._C._CudaEventBase
+_current_stream = torch.cuda.current_stream
+_PEER_S = 0.5
+_MARK = "traceparse call"
+_SKEW_US = 10.0
+"""How far the device's clock may run ahead of the host's in a trace; a flush takes longer."""
 
 LAUNCHES = {
     "kernel": ("cudaLaunchKernel", "cuLaunchKernel"),
@@ -42,9 +52,6 @@ class Clock:
     def __init__(self, device: torch.device, runtime: CudaRuntime | None, flush_bytes: int):
         self._runtime = runtime
         self._scratch = torch.empty(flush_bytes // 4, dtype=torch.float32, device=device) if runtime else None
-        self._raw_stream: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        self._events = (runtime.event(), runtime.event()) if runtime else None
-        self._index = (device.index or 0) if runtime else 0
 
     def flush(self) -> None:
         """Evict the L2 cache, outside any timed window."""
@@ -69,21 +76,22 @@ class Clock:
             whole device, all its streams, was idle again.
         """
         self.synchronize()
-        if self._runtime is None or self._events is None or self._raw_stream is None:
+        if self._runtime is None:
             started = _perf_counter()
             with _no_grad():
                 result = call(inputs)
             elapsed = (_perf_counter() - started) * 1e3
             return result, elapsed, elapsed
-        begin, end = self._events
+        # An event of torch's comes into being at its first record, so the end's does within the window, as in the benchmark's timer.
+        begin, end = _Event(enable_timing=True), _Event(enable_timing=True)
         started = _perf_counter()
-        self._runtime.record(begin, self._raw_stream(self._index))
+        begin.record(_current_stream())
         with _no_grad():
             result = call(inputs)
-        self._runtime.record(end, self._raw_stream(self._index))
+        end.record(_current_stream())
         self.synchronize()
         host = (_perf_counter() - started) * 1e3
-        return result, self._runtime.elapsed_ms(begin, end), host
+        return result, begin.elapsed_time(end), host
 
 
 def warm_up(clock: Clock, call: Call, inputs: Sequence[Any], *, least: int, limit_s: float) -> dict[str, Any]:
@@ -148,6 +156,57 @@ def series(
     return {"device_ms": device_ms, "host_ms": host_ms, "kept": kept}
 
 
+def deck_timer(folder: Path) -> Callable[..., Any] | None:
+    """The timing function of the deck's own benchmark, ``time_fn`` of ``src/eval/timing.py``, where the deck copied to `folder` has one."""
+    path = folder.parents[1] / "src" / "eval" / "timing.py"
+    if not path.is_file():
+        return None
+    try:
+        found = getattr(load_module(path, "deck_timing"), "time_fn", None)
+    except Exception as error:  # noqa: BLE001 - the deck's code, which our own figures do not need
+        print(f"the deck's timer cannot be loaded: {type(error).__name__}: {error}", flush=True)
+        return None
+    return found if callable(found) else None
+
+
+class Peer:
+    """The deck's own timer on the very model and inputs that ours times, right before and right after.
+
+    What two processes measure of a kernel that the host decides differs by far more than two timers do; here the
+    timers alone differ.
+
+    Args:
+        timer: `deck_timer`, None where there is none.
+        call: What is timed.
+        inputs: Its inputs.
+        count: Calls of each taking, fewer for slow ones.
+
+    Attributes:
+        found: Milliseconds, one for each taking.
+    """
+
+    def __init__(self, timer: Callable[..., Any] | None, call: Call, inputs: Sequence[Any], count: int):
+        self._timer, self._call, self._inputs, self._count = timer, call, inputs, count
+        self.found: list[float] = []
+
+    def take(self) -> None:
+        """Take the deck's figure once."""
+        if self._timer is None:
+            return
+        started = _perf_counter()
+        with _no_grad():
+            self._call(self._inputs)
+        rough = max(_perf_counter() - started, 1e-6)
+        iters = max(5, min(self._count, int(_PEER_S / rough)))
+        try:
+            taken = self._timer(lambda *inputs: self._call(inputs), self._inputs, iters=iters, warmup=2)
+        except TypeError as error:
+            print(f"the deck's timer is called otherwise: {error}", flush=True)
+            self._timer = None
+            return
+        self.found.append(float(taken))
+
+
 def clone(result: Any) -> Any:
     """A copy of a result that later calls cannot change; what is no tensor stays as it is."""
     if isinstance(result, (tuple, list)):
@@ -158,36 +217,54 @@ def clone(result: Any) -> Any:
 def profile(
     clock: Clock, call: Call, prepare: Callable[[int], Sequence[Any]], count: int, *, hardened: bool
 ) -> dict[str, Any]:
-    """What really runs on the device in each of `count` calls, by torch's profiler, each call profiled by itself after a flush.
+    """What really runs on the device in each of `count` calls, by torch's profiler, each call by itself after a flush.
+
+    One recording for all, since starting the tracer takes far longer than a call; a marked range around each call and
+    the wait for it says what is whose.
 
     Returns:
         ``calls``: for each call its device activities as ``kernels``, ``[name, microseconds]`` each; ``busy_us``, their
             union; ``launches``, how often the host launched what (`launches_of`).
     """
-    calls = []
-    for at in range(count + 1):
-        inputs = prepare(at)
-        if hardened:
-            clock.reset_persisting()
-        clock.flush()
-        clock.synchronize()
-        with profiler(activities=[ProfilerActivity.CUDA]) as recorded:
-            with _no_grad():
-                call(inputs)
+    with profiler(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        for at in range(count + 1):
+            inputs = prepare(at)
+            if hardened:
+                clock.reset_persisting()
+            clock.flush()
             clock.synchronize()
-        spans: list[tuple[float, float, str]] = []
-        asked: list[tuple[float, float, str]] = []
-        for event in recorded.events():
-            on_device = str(event.device_type).endswith("CUDA")
-            (spans if on_device else asked).append((event.time_range.start, event.time_range.end, event.name))
-        calls.append(
-            {
-                "kernels": [[name, end - start] for start, end, name in spans],
-                "busy_us": _union([span[:2] for span in spans]),
-                "launches": launches_of(asked),
-            }
-        )
-    return {"calls": calls[1:]}  # the first profile of a process loses events while the tracer starts
+            with record_function(_MARK):
+                with _no_grad():
+                    call(inputs)
+                clock.synchronize()
+    marks: list[tuple[float, float]] = []
+    spans: list[tuple[float, float, str]] = []
+    asked: list[tuple[float, float, str]] = []
+    for event in recorded.events():
+        on_device, name = str(event.device_type).endswith("CUDA"), event.name
+        span = (event.time_range.start, event.time_range.end)
+        if name == _MARK:
+            if not on_device:
+                marks.append(span)
+        elif on_device:
+            spans.append((*span, name))
+        elif name.startswith("cu"):
+            asked.append((*span, name))
+    # The first call of a recording loses events while the tracer starts.
+    return {"calls": [_of_call(mark, spans, asked) for mark in sorted(marks)[1:]]}
+
+
+def _of_call(
+    mark: tuple[float, float], spans: Sequence[tuple[float, float, str]], asked: Sequence[tuple[float, float, str]]
+) -> dict[str, Any]:
+    """What lies within one marked range."""
+    begin, end = mark[0] - _SKEW_US, mark[1] + _SKEW_US
+    ran = [span for span in spans if begin <= span[0] <= end]
+    return {
+        "kernels": [[name, last - first] for first, last, name in ran],
+        "busy_us": _union([span[:2] for span in ran]),
+        "launches": launches_of([call for call in asked if mark[0] <= call[0] <= mark[1]]),
+    }
 
 
 def launches_of(calls: Sequence[tuple[float, float, str]]) -> dict[str, int]:

@@ -34,6 +34,7 @@ class Recipe:
             and makes inputs fresh also where the deck seeds ``get_inputs`` itself, at the cost of one copy.
         scale: Factor on one floating-point input.
         scaled: Which one, counted among the floating-point inputs.
+        alike: Which floating-point input gets equal slices along its second dimension (the first, of two); -1 for none.
         ragged: Seed by which lengths and offsets among the inputs are made unequal; 0 leaves them as the deck makes them.
         keep_edges: Keep the first and last 1,024 elements of each tensor as the recipe without shift has them, so that
             a result remembered under a sample of the contents is found out.
@@ -45,6 +46,7 @@ class Recipe:
     keep_edges: bool = False
     scaled: int = 0
     ragged: int = 0
+    alike: int = -1
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Recipe:
@@ -56,6 +58,7 @@ class Recipe:
             bool(message["keep_edges"]),
             int(message["scaled"]),
             int(message["ragged"]),
+            int(message["alike"]),
         )
 
 
@@ -160,6 +163,8 @@ def vary(values: Sequence[Any], recipe: Recipe) -> list[Any]:
                 flat, original = fresh.view(-1), value.reshape(-1)
                 flat[:_EDGE], flat[-_EDGE:] = original[:_EDGE], original[-_EDGE:]
             value = fresh
+        if floats == recipe.alike:
+            value = _alike(value)
         if floats == recipe.scaled and recipe.scale != 1.0:
             value = by_chunks(value, lambda part: part * recipe.scale)
         floats += 1
@@ -174,6 +179,15 @@ def is_ragged(plain: Sequence[Any], ragged: Sequence[Any]) -> bool:
         isinstance(one, torch.Tensor) and not one.is_floating_point() and not torch.equal(one, other)
         for one, other in pairs
     )
+
+
+def _alike(value: torch.Tensor) -> torch.Tensor:
+    """The first slice along the second dimension (of two, the first) everywhere: rows, tokens or pages that are all the same."""
+    along = min(1, value.ndim - 2)
+    if along < 0 or not value.shape[along]:
+        return value
+    bits = value.contiguous().view(_BITS[value.element_size()])
+    return bits.narrow(along, 0, 1).expand_as(bits).contiguous().view(value.dtype)
 
 
 def _uneven(value: torch.Tensor, draw: random.Random) -> torch.Tensor:

@@ -42,6 +42,7 @@ def prove(session: Session) -> None:
     _scales(session, seeds[5], shifts[0])
     if not session.stepwise:  # the length of a state is what its tensors are long
         _ragged(session, seeds[0], shifts[1])
+        _alike(session, seeds[1], shifts[2])
 
 
 def _settled(session: Session, recipe: Recipe) -> Recipe:
@@ -77,14 +78,26 @@ def _scales(session: Session, seed: int, shift: int) -> None:
     for scale in (_SMALL, _LARGE):
         _fit_case(session, "scales", f"first input times {scale:g}", Recipe(seed, shift, scale=scale))
     if session.shape_at == 0:
-        floats = [
-            value
-            for value in session.inputs(Recipe(seed))
-            if isinstance(value, torch.Tensor) and value.is_floating_point()
-        ]
-        for at in range(1, len(floats)):
+        for at in range(1, _floats(session, seed)):
             recipe = Recipe(seed, shift, scale=_SMALL, scaled=at)
             _fit_case(session, "scales", f"floating-point input {at} times {_SMALL:g}", recipe)
+
+
+def _alike(session: Session, seed: int, shift: int) -> None:
+    """At the first shape each floating-point input with slices that are all the same.
+
+    Random rows are nearly orthogonal, so an inverse cut short, a sum in too few bits or a sampled maximum passes on them;
+    on rows that are alike every error adds up.
+    """
+    if session.shape_at == 0:
+        for at in range(_floats(session, seed)):
+            case = f"floating-point input {at} with equal slices"
+            _fit_case(session, "alike", case, Recipe(seed, shift, alike=at))
+
+
+def _floats(session: Session, seed: int) -> int:
+    inputs = session.inputs(Recipe(seed))
+    return sum(isinstance(value, torch.Tensor) and value.is_floating_point() for value in inputs)
 
 
 def _ragged(session: Session, seed: int, shift: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from traceparse.rerun.child.metric import rms
 from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, load_module, outputs_of
 from traceparse.rerun.child.steps import is_stepwise
 from traceparse.rerun.child.wire import Message, Wire, WireError
+
+_SLOW_S = 1.0
+"""What takes longer is told in the log: there one sees where the time goes."""
 
 
 class Stop(Exception):  # noqa: N818 - no error: it ends a run in good order
@@ -92,12 +96,15 @@ class Session:
         Raises:
             Stop: It raised, ended, hung, or wrote what no honest process writes.
         """
+        started = time.monotonic()
         try:
             reply = self.wire.ask(operation, self.limits[limit], **arguments)
         except WireError as error:
             raise Stop(
                 kind=error.kind, op=operation, limit_s=self.limits[limit], message=self._obituary(error)
             ) from None
+        if (taken := time.monotonic() - started) > _SLOW_S:
+            print(f"{operation}, shape {self.shape_at}: {taken:.1f} s", flush=True)
         if "error" in reply and not tolerate:
             raise Stop(kind="raised", op=operation, **reply["error"])
         return reply
