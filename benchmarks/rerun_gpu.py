@@ -2,6 +2,7 @@
 
     python benchmarks/rerun_gpu.py --what published --only _06_ --jobs 4 &      # the problem with the largest tensors
     python benchmarks/rerun_gpu.py --what published --only '_0[12357]_' --jobs 10
+    python benchmarks/rerun_gpu.py --what mega
     python benchmarks/rerun_gpu.py --what battery
     python benchmarks/rerun_gpu.py --what table
 
@@ -30,6 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "rerun")]
 
+from traceparse.kernels.bundle import SOLUTION, split  # noqa: E402
 from traceparse.kernels.framework import label  # noqa: E402
 from traceparse.rerun import Limits, Progress, Result, Target, rerun  # noqa: E402
 from traceparse.rerun.hardware import gpus  # noqa: E402
@@ -40,23 +42,17 @@ CHECKOUT = ROOT / "checkouts" / "kernelbench"
 FIRST = ("glm-5.2_07_w4a16", "glm-5.2_05_topk", "gpt-5.5_01_fp8", "or-fable_anthropic_claude-fable-5_03_paged")
 
 
-def split_bundle(text: str) -> tuple[str, dict[str, str]]:
-    """A published text as solution and side files, by its three-line banners."""
-    parts = re.split(r"^# =+\n# =+ sidecar: (\S+) \(.*?\) =+\n# =+\n", text, flags=re.MULTILINE)
-    return parts[0], dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def published(per_problem: int, only: str) -> list[Target]:
-    """Correct cells of the H100 board with published source, spread over scores and frameworks, best-known first."""
+def published(per_problem: int, only: str, bench: str = "hard") -> list[Target]:
+    """Correct cells of a bench's H100 board with published source, spread over scores and frameworks, best-known first."""
     with (ROOT / "data" / "boards" / "boards.csv").open(encoding="utf-8", newline="") as file:
         cells = [
             row
             for row in csv.DictReader(file)
-            if row["gpu"] == "h100" and row["bench"] == "hard" and row["correct"] == "true"
+            if row["gpu"] == "h100" and row["bench"] == bench and row["correct"] == "true"
         ]
     by_problem: dict[str, list[dict[str, Any]]] = {}
     for cell in cells:
-        source = CHECKOUT / "public" / "runs" / "h100" / f"{cell['run_id']}_solution.py.txt"
+        source = source_of(cell["run_id"])
         if source.is_file() and re.search(only, cell["run_id"]):
             cell["source_file"], cell["framework"] = source, label(source.read_text(encoding="utf-8"))
             by_problem.setdefault(cell["problem"], []).append(cell)
@@ -71,8 +67,15 @@ def published(per_problem: int, only: str) -> list[Target]:
     return [_target(cell) for _, cell in chosen]
 
 
+def source_of(run_id: str) -> Path:
+    """Where the checkout holds a run's published text."""
+    mega = CHECKOUT / "public" / "data" / "mega" / "code" / f"{run_id}.solution.py.txt"
+    return mega if mega.is_file() else CHECKOUT / "public" / "runs" / "h100" / f"{run_id}_solution.py.txt"
+
+
 def _target(cell: dict[str, Any]) -> Target:
-    source, side_files = split_bundle(cell["source_file"].read_text(encoding="utf-8"))
+    side_files = split(cell["source_file"].read_text(encoding="utf-8"))
+    source = side_files.pop(SOLUTION)
     numbers: dict[str, Any] = {
         name: [float(part) for part in cell[name].split()] if cell.get(name) else None
         for name in ("shape_ms", "shape_fraction")
@@ -138,9 +141,12 @@ def run_battery(state: Path, budget_s: float, jobs: int, only: str) -> list[Resu
 
 def run_published(state: Path, arguments: argparse.Namespace, budget_s: float) -> None:
     """Published kernels with the benchmark's own deck, its check and benchmark beside ours."""
-    targets = published(arguments.per_problem, arguments.only)
+    bench = "mega" if "mega" in arguments.what else "hard"
+    deck = CHECKOUT / "benchmarks" / bench / ("problems" if bench == "mega" else "problems-h100")
+    every = published(arguments.per_problem, arguments.only, bench)
+    targets = [target for target in every if (deck / target.problem).is_dir()]
     results = rerun(
-        targets, deck=CHECKOUT / "benchmarks" / "hard" / "problems-h100", trust=True, out=state / "published", gates=("current", "strict"),
+        targets, deck=deck, trust=True, out=state / "published", gates=("current", "strict"),
         jobs=arguments.jobs, limits=Limits(build_s=400, call_s=120, time_s=150, script_s=500), time_budget_s=budget_s, progress=told,
         cpu=arguments.cpu,
     )  # fmt: skip
@@ -160,7 +166,7 @@ def write_table(state: Path) -> str:
     ]
     ratios, agree = [], 0
     for result in results:
-        source = CHECKOUT / "public" / "runs" / "h100" / f"{result.name}_solution.py.txt"
+        source = source_of(result.name)
         scores = ", ".join(
             "-" if score is None else f"{score:.4f}"
             for score in (result.score, result.deck_score, result.published_score)
@@ -282,7 +288,7 @@ def main() -> None:
             run_battery(arguments.state, arguments.budget, arguments.jobs, arguments.only)
         if "table" in arguments.what:
             print(write_table(arguments.state))
-        if "published" in arguments.what:
+        if "published" in arguments.what or "mega" in arguments.what:
             run_published(arguments.state, arguments, max(0.0, arguments.budget - (time.monotonic() - started)))
     except KeyboardInterrupt:
         # What was finished is kept; the same call goes on from there.
