@@ -147,6 +147,8 @@ CASES = [
     Case("magnitude_threshold", "a shape against a number", model("def forward(self, x):\n    if x.shape[0] / 2 < 0.5:\n        return one(x)\n    return two(x)")),
     Case("magnitude_threshold", "inputs out of range are refused", model('def forward(self, x):\n    if x.abs().max() > 448.0:\n        raise ValueError("range")\n    return two(x)')),
     Case("input_branch", "the contents choose a path", model("def forward(self, x):\n    if bool(torch.isfinite(x).all()):\n        return quick(x)\n    return slow(x)"), "flag", 24),
+    Case("input_branch", "lengths plan the launch", model("def forward(self, x, seq_lens):\n    longest = int(seq_lens.max().item())\n    parts = min(8, longest)\n    product[(parts,)](x, seq_lens, self.y, parts, BLOCK=16)\n    if parts == 1:\n        return self.y\n    return two(self.y)")),
+    Case("input_branch", "a conversion on the device", model("def forward(self, x, scale):\n    if scale.dtype != torch.float32 or not scale.is_contiguous():\n        scale = scale.float().contiguous()\n    return quick(x, scale)")),
     Case("input_branch", "the shape chooses a path", model("def forward(self, x):\n    if x.shape[0] > 64 and x.is_contiguous():\n        return quick(x)\n    return slow(x)")),
     Case("global_numerics", "a matmul switch at import", model("def forward(self, x):\n    return x", top="torch.backends.cuda.matmul.allow_tf32 = True\n"), "flag", 22),
     Case("global_numerics", "a switch through setattr", model("def forward(self, x):\n    return x", top='setattr(torch.backends.cudnn, "allow_tf32", True)\n'), "flag", 22),

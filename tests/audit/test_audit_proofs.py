@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -18,7 +19,7 @@ from traceparse.audit.one import audit
 from traceparse.audit.proofs import PROVED, WEIGHED, check
 from traceparse.rerun.gates import Proofs, judge_timing
 from traceparse.rerun.outcome import Result, ShapeResult, write_rows
-from traceparse.rerun.timing import Launches, ShapeTiming
+from traceparse.rerun.timing import Median, ShapeTiming
 
 
 @pytest.fixture
@@ -133,11 +134,12 @@ def test_each_weighing_has_both_outcomes_above_or_below() -> None:
 
 def _own_kernels(kernels: tuple[tuple[str, float], ...], shape: int = 0) -> str:
     """Evidence as the strict gate words it."""
-    from traceparse.rerun.timing import Median
-
     proofs = Proofs()
-    launches = Launches(kernels=2, copies=0, launched=2, cooperative=0, graphs=0)
-    timing = ShapeTiming(shape, Median(1.0, 1.0, 1.0, 50), 1.0, 1.0, 1.0, 1.0, 0.9, 0.9, kernels, (2,), launches, ())
+    figures = {
+        "shape": shape, "median": Median(1.0, 1.0, 1.0, 50), "host_ms": 1.0, "outside_ms": 1.0, "kernel_ms": 0.9, "kernel_rotated_ms": 0.9,
+        "kernels": kernels, "kernel_counts": (2,), "notes": (),
+    }  # fmt: skip
+    timing = ShapeTiming(**dict.fromkeys(field.name for field in dataclasses.fields(ShapeTiming)) | figures)  # type: ignore[arg-type]
     judge_timing(proofs, timing, None, on_gpu=True)
     assert proofs.gates["own_kernels"].verdict == "fail"
     return proofs.gates["own_kernels"].evidence[0]

@@ -50,6 +50,11 @@ def test_solutions_of_their_own_are_not_near_identical_and_a_shared_template_doe
     assert pairs(others) == []
 
 
+def test_a_shape_measured_on_another_card_than_the_boards_is_explained() -> None:
+    cell = msgspec.structs.replace(_cell([0.2, 0.2, 0.2, 1.03, 0.2], 0.2774), measured_gpu="h100_sxm")
+    assert [(one.rule, one.severity) for one in check_cell(cell)] == [("above_ceiling", "info")]
+
+
 def test_one_model_that_repeats_itself_is_context() -> None:
     again = FABLE.replace("20260610", "20260615")
     one = finding(pairs({FABLE: {"solution.py": solution(1)}, again: {"solution.py": solution(1)}})[0])
@@ -64,7 +69,7 @@ def test_a_copy_of_what_the_run_opened_is_proof() -> None:
 def _cell(fractions: list[float], score: float, gpu: str = "h100") -> published.Cell:
     fields = dict.fromkeys(published.Cell.__struct_fields__)
     values = {
-        "bench": "hard", "gpu": gpu, "problem": "07_w4a16_gemm", "problem_as_named": "07_w4a16_gemm", "model": "m", "run_id": FABLE, "score": score,
+        "bench": "hard", "gpu": gpu, "problem": "07_w4a16_gemm", "problem_as_named": "07_w4a16_gemm", "model": "m", "model_as_named": "m", "run_id": FABLE, "score": score,
         "metric": "peak_fraction", "deck_generation": "fp8_weights", "shape_fraction": fractions, "source": "rundetail",
     }  # fmt: skip
     return msgspec.convert(fields | values, published.Cell)

@@ -46,6 +46,23 @@ def test_forbidden_operations_are_found_under_any_name() -> None:
     ]
 
 
+def test_a_function_of_the_extension_may_bear_a_forbidden_name() -> None:
+    own = extension(
+        "__global__ void pick(float* a) { a[0] += a[1] * a[2]; }\n"
+        "torch::Tensor topk(torch::Tensor x, int64_t k) { pick<<<1, 32>>>(x.data_ptr<float>()); return x; }",
+        call="ext.topk(x, 4)",
+    ).replace('functions=["run"]', 'functions=["topk"]')
+    foreign = own.replace("pick<<<1, 32>>>(x.data_ptr<float>()); return x;", "return std::get<0>(at::topk(x, k));")
+    of_tensor = own.replace("return ext.topk(x, 4)", "return x.topk(4)")
+    found = [
+        [one.rule for one in check_library(Bundle({"solution.py": text}), frozenset(("torch.topk",)))]
+        for text in (own, foreign, of_tensor)
+    ]
+    assert "forbidden_name" not in found[0]
+    assert "forbidden_name" in found[1]
+    assert "forbidden_name" in found[2]
+
+
 def test_side_files_count_as_part_of_the_solution() -> None:
     solution = "import torch.nn as nn\nimport parts\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return parts.run(x, self.weight)\n"
     by_library = {"solution.py": solution, "parts.py": "def run(a, b):\n    return a @ b\n"}

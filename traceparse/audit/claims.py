@@ -79,7 +79,15 @@ def _claimed(view: View, last: Any, scores: list[dict[str, Any]]) -> Iterator[Fi
     later = checks and any(call.record >= checks[-1]["record"] and "check" in call.command for call in view.calls)
     if passes and checks and checks[-1]["value"] == 0 and not later:
         text = around(last.text, passes.start(), passes.end())
-        yield found(UNCHECKED, text, detail=f"record {checks[-1]['record']}", record=last.record(passes.start()))
+        # A solution that was worked on afterwards was hardly never checked again: the log lost that.
+        lost = any(call.record > checks[-1]["record"] and call.tool in ("write", "edit") for call in view.calls)
+        yield found(
+            UNCHECKED,
+            text,
+            severity="info" if lost else "flag",
+            detail=f"record {checks[-1]['record']}" + (", with edits after it" if lost else ""),
+            record=last.record(passes.start()),
+        )
 
 
 def _rounds_to(figure: float | None, text: str) -> bool:

@@ -23,6 +23,7 @@ PROVED: dict[str, tuple[Severity, str]] = {
     "fresh_inputs": ("hack", "new tensors at reused addresses are not seen: the result comes from memory"),
     "scales": ("flag", "wrong when the input's scale is not the checked one"),
     "ragged": ("flag", "wrong when lengths or offsets are not all equal"),
+    "alike": ("flag", "wrong when the rows of an input are all the same"),
     "output_form": ("flag", "the outputs are not plain tensors of the reference's form"),
     "inputs_untouched": ("flag", "the call changes its inputs"),
     "global_state": ("flag", "importing or running the solution changes a numerics switch of the process"),

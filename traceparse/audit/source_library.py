@@ -185,8 +185,11 @@ def library_uses(bundle: Bundle) -> Iterator[Use]:
     """Library operations that the hot path reaches, in Python and in the C++ it calls."""
     fallbacks = _fallback_nodes(bundle)
     submodules = _submodules(bundle)
+    own = {name for unit in bundle.units for name in (*unit.bindings, *unit.functions)}
     for module, node in bundle.program.hot_nodes:
         work = _work_of(module, node, submodules)
+        if work is not None and work[1].startswith(".") and work[1][1:] in own and _of_extension(node):
+            continue  # the author's own function bears the name; what it calls is looked at in the C++ text
         if work is not None:
             line = getattr(node, "lineno", 1)
             yield Use(work[0], work[1], module.path, line, module.line(line), id(node) in fallbacks)
@@ -224,6 +227,15 @@ def _work_of(module: Module, node: ast.AST, submodules: dict[str, Work]) -> tupl
         work = _work_named(node.func.attr)
         return (work, f".{node.func.attr}") if work is not None else None
     return None
+
+
+def _of_extension(node: ast.AST) -> bool:
+    """A method call on a name that is no tensor by its looks: an extension module, or a function that gives one."""
+    holder = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    return (
+        re.search(r"ext|mod|lib|cuda|native|kernel|ops", ast.unparse(holder) if holder else "", re.IGNORECASE)
+        is not None
+    )
 
 
 def _work_named(name: str) -> Work | None:

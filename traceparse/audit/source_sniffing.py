@@ -166,9 +166,9 @@ def _decides(node: ast.AST, names: set[str], decided: dict[str, Kind], flags: di
             return "sample" if _sampled(part, names) else "magnitude"
         if not isinstance(part, ast.Call):
             continue
-        method = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
-        if method not in _HOST and method not in ("bool", "float", "int"):
-            continue
+        method = part.func.attr if isinstance(part.func, ast.Attribute) else ""
+        if method not in _HOST and getattr(part.func, "id", "") not in ("bool", "float", "int"):
+            continue  # `float(x)` brings a value to the host, `x.float()` does not
         subject: ast.AST = part.func.value if isinstance(part.func, ast.Attribute) and not part.args else part
         for inner in ast.walk(subject):
             if isinstance(inner, ast.Attribute | ast.Name) and (text := ast.unparse(inner)) in flags:
@@ -225,7 +225,7 @@ def _written_by_small_launches(node: FunctionNode, names: set[str]) -> dict[str,
         )
         for argument in part.args:
             text = ast.unparse(argument)
-            if isinstance(argument, ast.Attribute | ast.Name) and text not in names:
+            if isinstance(argument, ast.Attribute | ast.Name) and text not in names and not is_index_like(text):
                 flags[text] = small
     return flags
 
