@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from traceparse.forms import point_to_richest
 from traceparse.schema import TRACE_TABLES
-from traceparse.sources.names import parse_run_id
 from traceparse.tables import Frames, empty, frame
 
 
@@ -113,48 +113,6 @@ def across_runs(frames: Frames, *, forms: Mapping[str, str], continues: Mapping[
     """
     from traceparse.metrics.boards import rank
 
-    runs = _duplicates(frames["runs"], forms)
+    runs = point_to_richest(frames["runs"], forms)
     runs = runs.with_columns(pl.Series("continues", [continues.get(t) for t in runs["trace_id"]], dtype=pl.String))
     return frames | {"runs": runs, "roi_runs": rank(runs, frames["roi_runs"])}
-
-
-def _duplicates(runs: pl.DataFrame, forms: Mapping[str, str]) -> pl.DataFrame:
-    """Point each lesser form of a run to the one that stands for it, directly and never in a circle.
-
-    Forms of one run share the run id (a renamed problem is the same) and, where both state one, the session id; logs of one
-    session that have no run id are told by `forms`. Of all that hang together so, one stands for the run: no lesser form
-    of its session before such a form, first-hand before converted, then more records.
-    """
-    rows = {row["trace_id"]: row for row in runs.iter_rows(named=True)}
-
-    def place(trace_id: str) -> tuple[bool, bool, int, str]:
-        row = rows[trace_id]
-        return trace_id in forms, row["format"].endswith("-converted"), -row["n_records"], trace_id
-
-    groups: dict[str, list[str]] = defaultdict(list)
-    for trace_id in sorted(rows, key=place):
-        run_id, gpu = rows[trace_id]["run_id"], rows[trace_id]["gpu"]
-        if run_id and (name := parse_run_id(run_id)):
-            groups[f"{name.canonical_id}@{gpu}"].append(trace_id)
-    links = [(lesser, richer) for lesser, richer in forms.items() if lesser in rows and richer in rows]
-    for members in groups.values():
-        heads: list[str] = []
-        for trace_id in members:
-            session = rows[trace_id]["session_id"]
-            head = next((h for h in heads if session is None or rows[h]["session_id"] in (session, None)), None)
-            if head is None:
-                heads.append(trace_id)
-            else:
-                links.append((trace_id, head))
-    stands = {trace_id: trace_id for trace_id in rows}
-
-    def root(trace_id: str) -> str:
-        while stands[trace_id] != trace_id:
-            trace_id = stands[trace_id]
-        return trace_id
-
-    for one, other in links:
-        first, second = sorted((root(one), root(other)), key=place)
-        stands[second] = first
-    found = [None if (top := root(trace_id)) == trace_id else top for trace_id in runs["trace_id"]]
-    return runs.with_columns(pl.Series("duplicate_of", found, dtype=pl.String))

@@ -19,7 +19,7 @@ from traceparse.atomic import replace_file
 from traceparse.boards_read import LEADERBOARDS, Statement, audit_statements, board_statements, read_json
 from traceparse.datafiles import data_dir
 from traceparse.errors import SourceError, StoreError
-from traceparse.facts import canonical_framework, deck_generation, peaks_scale
+from traceparse.facts import board_of, canonical_framework, deck_generation, peaks_scale
 from traceparse.modelname import canonical_model
 from traceparse.schema import BOARDS
 from traceparse.sources.names import RunName, model_slug, parse_run_id
@@ -156,11 +156,6 @@ def _text(value: object) -> str:
 _Key = tuple[str, str | None, str]
 
 
-def _board_of(gpu: str | None) -> str | None:
-    # The H100 board mixes PCIe and SXM cards.
-    return "h100" if gpu == "h100_sxm" else gpu
-
-
 def _group(statements: list[Statement], problems: list[str]) -> dict[_Key, list[Statement]]:
     """Statements by cell: audits attach to the cell of their run, or make a row of their own."""
     groups: dict[_Key, list[Statement]] = {}
@@ -174,7 +169,7 @@ def _group(statements: list[Statement], problems: list[str]) -> dict[_Key, list[
     for statement in sorted((s for s in statements if not s.on_board), key=lambda s: s.gpu is None):
         gpu = statement.gpu
         cells = boards.get(statement.run_id, set())
-        fitting = {key for key in cells if gpu is None or key[1] in (gpu, _board_of(gpu))}
+        fitting = {key for key in cells if gpu is None or key[1] in (gpu, board_of(gpu))}
         if len(fitting) > 1:
             problems.append(
                 f"{statement.run_id}: {statement.source} names no GPU, the run stands on two boards; left out"

@@ -14,6 +14,7 @@ import msgspec
 
 from traceparse.datafiles import data_dir
 from traceparse.errors import StoreError
+from traceparse.facts import board_of
 from traceparse.schema import BOARDS
 from traceparse.sources.names import parse_run_id
 
@@ -93,7 +94,7 @@ def cell_for(run_id: str, path: str) -> Cell | None:
     found = cells(run_id)
     board = next((part for part in reversed(PurePosixPath(path).parts[:-1]) if part in BOARD_FOLDERS), None)
     if board is not None:
-        found = [cell for cell in found if cell.gpu in (board, None) or (board == "h100" and cell.gpu == "h100_sxm")]
+        found = [cell for cell in found if cell.gpu is None or board_of(cell.gpu) == board]
     return found[0] if len(found) == 1 else None
 
 

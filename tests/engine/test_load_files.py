@@ -213,7 +213,7 @@ def test_a_fault_after_the_first_session_of_a_file_is_still_named_after_the_next
 
 def test_forms_told_by_session_and_by_run_id_point_to_one_run(here: Path) -> None:
     """By keys the lesser is one, by records the other: both rules at once used to make a circle."""
-    from traceparse.analysis import _duplicates
+    from traceparse.forms import point_to_richest
 
     run = "20260701_172615_claude_claude-opus-4-8_02_kda_cutlass"
     rows = [
@@ -230,7 +230,7 @@ def test_forms_told_by_session_and_by_run_id_point_to_one_run(here: Path) -> Non
         {"many-records": "many-keys", "backup": "many-keys"},
     ):
         for order in (runs, runs.reverse()):
-            found = dict(_duplicates(order, forms).select("trace_id", "duplicate_of").rows())
+            found = dict(point_to_richest(order, forms).select("trace_id", "duplicate_of").rows())
             assert found == {
                 "many-records": "many-keys",
                 "many-keys": None,

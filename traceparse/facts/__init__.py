@@ -27,6 +27,7 @@ from traceparse.facts.generations import (
 from traceparse.facts.gpus import (
     GPU,
     GPUS,
+    board_of,
     gpu_key,
 )
 from traceparse.facts.problems import (
@@ -49,6 +50,7 @@ __all__ = [
     "Problem",
     "Regime",
     "attainable_ceiling",
+    "board_of",
     "canonical_framework",
     "deck_generation",
     "geometric_mean",

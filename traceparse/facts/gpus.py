@@ -89,6 +89,11 @@ GPUS: dict[str, GPU] = {
 _GPU_BY_ALIAS = {alias: gpu.key for gpu in GPUS.values() for alias in gpu.aliases}
 
 
+def board_of(gpu: str | None) -> str | None:
+    """Key of the board on which a GPU's runs stand: the H100 board mixes PCIe and SXM cards."""
+    return "h100" if gpu == "h100_sxm" else gpu
+
+
 def gpu_key(name: str | None) -> str | None:
     """The key of a GPU's peaks.
 

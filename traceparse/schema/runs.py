@@ -19,7 +19,7 @@ model: str? the model, by one name whatever route it was called through (provide
 model_as_named: str? the model's name as the trace, else the board, gives it, else the run_id's slug
 effort: str? reasoning effort, where trace or board name it
 gpu: str? key of the GPU the run was scored on
-gpu_basis: str? where the GPU comes from: board, path or trace
+gpu_basis: str? where the GPU comes from: board, path, trace or form (another form of the run, with the board's columns)
 deck_generation: str? rules in force at the run's date
 format: str the reader that read it
 format_version: str? the log's own version field
