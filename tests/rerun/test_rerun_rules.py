@@ -16,7 +16,7 @@ import pytest
 from traceparse.errors import RerunError
 from traceparse.rerun import Result, ShapeResult, Target, rerun, write_rows
 from traceparse.rerun.deck import find_problem
-from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing, library_shares
+from traceparse.rerun.gates import Proofs, judge_launches, judge_proofs, judge_timing, library_shares
 from traceparse.rerun.hardware import Gpu, choose, gpus, missing_tools, probe, slowdown_note
 from traceparse.rerun.locks import DeviceLock
 from traceparse.rerun.outcome import error_outcome, mean_score, rows, score_outcome
@@ -218,6 +218,41 @@ def test_each_trick_with_time_has_its_proof(changes: dict[str, object], proof: s
 
 def test_faster_than_the_device_can_be() -> None:
     assert proofs_of(read_timing(event()), least=0.2).failed == ["below_ceiling"]
+
+
+GRAPH = {"kernels": [["a", 5.0], ["b", 5.0], ["Memcpy DtoD (Device -> Device)", 1.0]], "busy_us": 11.0,
+         "launches": {"kernel": 0, "cooperative": 0, "graph": 1}}  # fmt: skip
+SINGLE = {"kernels": [["all_of_it", 10.0]], "busy_us": 10.0, "launches": {"kernel": 0, "cooperative": 1, "graph": 0}}
+
+
+def test_a_graph_of_many_is_not_one_kernel_and_a_cooperative_launch_is() -> None:
+    timings = [
+        read_timing(event(profile={"fixed": {"calls": [call]}, "rotated": {"calls": [call, call]}}))
+        for call in (GRAPH, SINGLE)
+    ]
+    graph, single = (timing.launches for timing in timings)
+    assert graph and single
+    assert (graph.kernels, graph.copies, graph.launched, graph.graphs) == (2, 1, 0, 1)
+    assert (single.kernels, single.launched, single.cooperative, single.graphs) == (1, 1, 1, 0)
+    assert str(graph) == "2 kernels a call, 0 launched singly, 1 graph replayed, 1 copies or fills"
+    assert str(single) == "1 kernel a call, 1 launched singly (1 cooperative)"
+    proofs = proofs_of(timings[0])
+    assert "1 graph replayed" in proofs.gates["every_call_runs"].evidence[0]
+    assert "1 graph replayed" in proofs.gates["own_kernels"].evidence[0]
+    # Where somebody reads the code for the verdict, the count is evidence; else it is the verdict.
+    for left, verdict in ((True, "skipped"), (False, "fail")):
+        held = Proofs()
+        assert judge_launches(held, timings[0], 1, left_to_reader=left) is False
+        assert held.gates["stated_launches"].verdict == verdict
+        assert "the problem allows 1" in held.gates["stated_launches"].evidence[0]
+    assert judge_launches(Proofs(), timings[1], 1, left_to_reader=False) is True
+    assert judge_launches(Proofs(), read_timing(event(profile=None)), 1, left_to_reader=False) is None
+
+
+def test_a_chains_times_are_given_by_step() -> None:
+    series = {"device_ms": [8.0, 10.0, 12.0], "host_ms": [9.0, 11.0, 13.0]}
+    timing = read_timing(event(standard=series, hardened=series, steps=4, outside_ms=12.0))
+    assert (timing.median.value, timing.host_ms, timing.outside_ms, timing.best_ms) == (2.5, 2.75, 3.0, 2.25)
 
 
 def test_whose_kernels_ran() -> None:

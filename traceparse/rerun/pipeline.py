@@ -108,7 +108,7 @@ class _Run:
 
     def go(self) -> None:
         result, problem = self.result, self.plan.problem
-        strict = "strict" in self.plan.gates and problem.protocol is not None
+        strict, slow = "strict" in self.plan.gates and problem.protocol is not None, None
         if problem.protocol is None:
             result.message = (
                 "called in a way of the deck's own: only the deck's scripts ran, neither our proofs nor our clock"
@@ -116,13 +116,18 @@ class _Run:
             result.notes.append(result.message)
         if strict:
             self.step("strict")
-            self._take(self.place.strict(self._told("strict")), "strict")
+            stage = self.place.strict(self._told("strict"))
+            self._take(stage, "strict")
+            slow = _too_slow(stage)
+            if slow is not None:
+                result.message = f"{slow}: nothing is proved from there on, and our clock did not run"
+                result.notes.append(result.message)
         if "current" in self.plan.gates and problem.has_check:
             self._check()
         fatal = self.stopped is not None and self.stopped[0] not in ("fails_check",)
         wrong = "correct" in self.proofs.failed or self.stopped is not None
         # A kernel that fails only a stricter case is timed all the same: its published figure stands to be compared.
-        if self.plan.timing and not fatal and not wrong and problem.protocol is not None:
+        if self.plan.timing and not fatal and not wrong and problem.protocol is not None and slow is None:
             self._time()
             if problem.facts.metric == "speedup" and problem.has_baseline and self.timings:
                 self._baseline()
@@ -131,6 +136,8 @@ class _Run:
         self._figures()
         if strict:
             result.gate_strict = "fail" if self.stopped and self.stopped[0] == "fails_check" else self.proofs.verdict
+            if slow is not None and result.gate_strict == "pass":
+                result.gate_strict = "skipped"  # not at every timed shape
         result.gates_json, result.failed_proofs = self.proofs.as_json(), self.proofs.failed
         self._conclude()
 
@@ -168,7 +175,7 @@ class _Run:
         stop = stage.last("stop")
         if stage.reason == "memory":
             return "oom", f"{name}: host memory grew to {stage.peak_bytes / 2**30:.1f} GiB"
-        if stop is None and stage.last("done") is not None:
+        if (stop is None and stage.last("done") is not None) or _too_slow(stage) is not None:
             return None
         if stop is None:
             if stage.reason == "timeout":
@@ -316,6 +323,12 @@ def _checked(stage: StageResult) -> tuple[bool, str]:
             f"PASS was printed, but the check did not come to its end ({end['status'] if end else 'the process ended'})",
         )
     return True, "PASS"
+
+
+def _too_slow(stage: StageResult) -> str | None:
+    """What is to be said of a stage that ended because the deck's reference takes minutes a call; None for any other."""
+    stop = stage.last("stop")
+    return f"shape {stop['shape']}: {stop['message']}" if stop is not None and stop["kind"] == "slow" else None
 
 
 def _announces(problem: Problem) -> bool:

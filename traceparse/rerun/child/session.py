@@ -25,6 +25,8 @@ from traceparse.rerun.child.wire import Message, Wire, WireError
 
 _SLOW_S = 1.0
 """What takes longer is told in the log: there one sees where the time goes."""
+_PATIENCE = 0.25
+"""Share of the limit on a call that the reference may take: each case needs it a few times."""
 
 
 class Stop(Exception):  # noqa: N818 - no error: it ends a run in good order
@@ -126,11 +128,27 @@ class Session:
         try:
             shape = self.order["shapes"][0]
             model = build_model(self.reference, self.reference, shape, self._seed, self.device)
-            outputs_of(self._forward(model, build_inputs(self.reference, shape, Recipe(1), self.device)))
+            inputs = build_inputs(self.reference, shape, Recipe(1), self.device)
+            started = time.monotonic()
+            outputs_of(self._forward(model, inputs))
         except Exception as error:
             raise Stop(
                 kind="reference", op="reference", type=type(error).__name__, message=str(error)[-2000:]
             ) from error
+        self._bear(started)
+
+    def _bear(self, started: float) -> None:
+        """A reference that takes minutes a call (loops over every query, say) proves nothing in any useful time.
+
+        Raises:
+            Stop: It took too long.
+        """
+        if self.runtime is not None:
+            self.runtime.synchronize()
+        took, allowed = time.monotonic() - started, _PATIENCE * self.limits["call"]
+        if took > allowed:
+            message = f"the reference takes {took:.0f} s a call at this shape, {allowed:.0f} s are allowed"
+            raise Stop(kind="slow", op="reference", message=message)
 
     def _forward(self, model: Any, inputs: Sequence[Any]) -> Any:
         with torch.no_grad():
@@ -165,7 +183,9 @@ class Session:
         self.input_bytes = sum(
             value.numel() * value.element_size() for value in inputs if isinstance(value, torch.Tensor)
         )
+        started = time.monotonic()
         self.like = self.expected(inputs)
+        self._bear(started)
         self.nominal = [rms(output) for output in self.like]
         self.make_room(self.like)
 
