@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ RETRIES = 2
 """How often a call is made again whose worker or node died."""
 
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
+_KNOCK_S = 5.0
 _TICK_S = 0.25
 _ENDING_S = 20.0
 _PROBE_S = 180.0
@@ -73,6 +75,8 @@ def connected(address: str) -> Iterator[Cluster]:
     if ray.is_initialized():
         yield Cluster()
         return
+    if address not in (AUTO, LOCAL):
+        _knock(address)
     try:
         ray.init(
             None if address == AUTO else address, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
@@ -92,6 +96,19 @@ def connected(address: str) -> Iterator[Cluster]:
         yield Cluster()
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Find out at once that nobody listens: Ray would try for minutes, deaf to Ctrl-C."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            f"nobody answers ({error})",
+            place=address,
+            expected="the head node of a Ray cluster, as `ray start --head` names it",
+        ) from error
 
 
 class Cluster:

@@ -7,12 +7,13 @@ and differ, that is said before anything runs, and the published text is taken: 
 from __future__ import annotations
 
 import difflib
+import glob
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceparse.datafiles import data_dir
-from traceparse.errors import RerunError, UsageError
+from traceparse.errors import RerunError, SourceError, UsageError
 from traceparse.kernels.bundle import SOLUTION, split
 from traceparse.kernels.sidecars import closure, references
 from traceparse.rerun.schedule import Target
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from traceparse.dataset import Dataset
     from traceparse.published import Cell
 
-_DECK_FILES = ("*.py", "problem.yaml")
+_DECK_FILES = ("*.py", "*.yaml", "*.yml", "*.json", "*.toml", "*.txt", "*.md", "*.cu", "*.cuh", "*.cpp", "*.h", "*.hpp")
+"""What problems and the scripts around them are made of; a data set may hold weights and traces beside them."""
+
 _BUNDLE = "{run_id}_solution.py.txt"
 
 
@@ -49,8 +52,7 @@ def fetched_deck(deck: str | None, progress: Callable[[str], None]) -> Path:
     """The folder of a deck: a path, ``sample`` (the default), or a data set of problems on the Hub, fetched.
 
     Raises:
-        SourceError: The Hub has no such data set, or does not answer and the cache lacks it.
-        UsageError: It is neither a folder nor a Hub address.
+        SourceError: The Hub has no such data set, or does not answer and the cache lacks it, or it holds no problems.
     """
     from traceparse.sources.hub import fetch_files
     from traceparse.sources.hub_name import parse_address, parse_id
@@ -63,8 +65,15 @@ def fetched_deck(deck: str | None, progress: Callable[[str], None]) -> Path:
         named = parse_id(deck)
     if named is None:
         return path
-    folder = fetch_files(named, [f"*/{name}" for name in _DECK_FILES] + list(_DECK_FILES), progress)
-    return folder / named.folder if named.folder else folder
+    start = f"{glob.escape(named.folder)}/" if named.folder else ""
+    folder = fetch_files(named, [f"{start}{pattern}" for pattern in _DECK_FILES], progress) / named.folder
+    if not any(folder.rglob("problem.yaml")):
+        raise SourceError(
+            "holds no problems",
+            place=str(named),
+            expected="a folder for each, with reference.py, shapes.py and problem.yaml",
+        )
+    return folder
 
 
 def of_run(data: Dataset, run: str, version: int | None = None, solutions: Path | None = None) -> Choice:
