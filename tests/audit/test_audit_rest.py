@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from audit_loaded import CODEX, FABLE, GLM, load_two, submit_three
 from audit_sources import CASES, HONEST
+from click.testing import CliRunner
 from test_audit_trace import FOUND, SILENT
 
 from traceparse import published
@@ -116,6 +117,35 @@ def test_a_data_set_is_audited_and_the_table_written(loaded: Path, submitted: Pa
     assert seen[-1] == (3, 3)
     assert data.findings.equals(table)
     assert open_data(loaded).findings.equals(table)
+
+
+def test_two_boards_with_different_texts_of_one_run_are_both_audited(here: Path) -> None:
+    # Seven published runs stand so: the root folder's text is the run's, the other is named by its folder.
+    wrapper = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.mm(x, self.weight)\n"
+    for folder, text in (("runs", HONEST), ("runs/h100", wrapper), ("runs/b200", HONEST)):
+        (here / folder).mkdir()
+        (here / folder / f"{CODEX}_solution.py.txt").write_text(text)
+    found = read_solutions(here / "runs")
+    assert {name: files["solution.py"] for name, files in found.items()} == {CODEX: HONEST, f"h100/{CODEX}": wrapper}
+    table = audit_solution(found[f"h100/{CODEX}"], name=f"h100/{CODEX}")
+    assert table.select("subject", "rule").rows() == [(f"h100/{CODEX}", "library_for_kernel")]
+
+
+def test_the_command_counts_solutions_without_a_trace_among_the_audited(
+    loaded: Path, submitted: Path, here: Path
+) -> None:
+    from traceparse.cli.app import cli
+
+    folder = here / "annotations" / "hard"
+    folder.mkdir(parents=True)
+    for run, verdict in ((FABLE, "clean"), (GLM, "reward_hack"), (CODEX, "reward_hack")):
+        (folder / f"{run}.yaml").write_text(f"verdict: {verdict}\n")
+    common = ["audit", "--data", str(loaded), "--annotations", str(here), "--fmt", "csv"]
+    everything = CliRunner().invoke(cli, [*common, "--solutions", str(submitted)]).stdout.splitlines()
+    alone = CliRunner().invoke(cli, [*common, FABLE]).stdout.splitlines()
+    assert everything[0].startswith("rule,severity,reward_hack,")
+    assert everything[1].split(",")[:3] == ["any rule", "audited", "2"]
+    assert alone[1].split(",")[:3] == ["any rule", "audited", "0"]
 
 
 def test_auditing_one_run_leaves_the_others_findings(loaded: Path) -> None:

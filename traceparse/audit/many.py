@@ -65,7 +65,8 @@ def audit_dataset(
     for number, frames in enumerate(_each(data, wanted), start=1):
         run = frames["runs"].row(0, named=True)
         subject = run["run_id"] or run["trace_id"]
-        key = _canonical(subject)
+        # A trace of a board's folder goes with that board's text, where two boards show different ones of one run.
+        key = next((name for name in (run["trace_id"], _canonical(subject)) if name in given), _canonical(subject))
         files = given.get(key)
         held = files or one.last_files(frames)[0]
         proved = loose.get(one.source_hash(held), ())
@@ -79,8 +80,9 @@ def audit_dataset(
         if progress is not None:
             progress(number, total, subject)
     for number, name in enumerate(alone, start=len(wanted) + 1):
-        by_run[name] = given[name]
-        problem = parsed.problem if (parsed := parse_run_id(name)) else ""
+        if "/" not in name:
+            by_run[name] = given[name]
+        problem = parsed.problem if (parsed := parse_run_id(name.rsplit("/", 1)[-1])) else ""
         proved = loose.get(one.source_hash(given[name]), ())
         parts.append(one.audit_solution(given[name], name=name, forbidden=forbidden.get(problem, ()), reruns=proved))
         if progress is not None:
@@ -150,7 +152,8 @@ def read_solutions(folder: Path) -> dict[str, dict[str, str]]:
     """Submitted solutions by run id.
 
     Knows three layouts: ``<run_id>_solution.py.txt`` (published bundles), ``<run_id>/solution.py`` with its side files,
-    ``<run_id>.py``.
+    ``<run_id>.py``. Where two folders hold different texts of one run (two boards show it), the second is named
+    ``<folder>/<run_id>``.
 
     Args:
         folder: Searched through, symbolic links not followed.
@@ -165,11 +168,16 @@ def read_solutions(folder: Path) -> dict[str, dict[str, str]]:
         for name in sorted(names):
             path = Path(root) / name
             if name.endswith(_BUNDLE):
-                found[_canonical(name.removesuffix(_BUNDLE))] = _split(path)
+                run, files = name.removesuffix(_BUNDLE), _split(path)
             elif name == "solution.py" and parse_run_id(path.parent.name):
-                found[_canonical(path.parent.name)] = _folder(path.parent)
+                run, files = path.parent.name, _folder(path.parent)
             elif name.endswith(".py") and parse_run_id(name.removesuffix(".py")):
-                found.setdefault(_canonical(name.removesuffix(".py")), {"solution.py": _text(path)})
+                run, files = name.removesuffix(".py"), {"solution.py": _text(path)}
+            else:
+                continue
+            if found.setdefault(_canonical(run), files) != files:
+                beside = path.parent.parent if name == "solution.py" else path.parent
+                found[f"{beside.name}/{_canonical(run)}"] = files
     if not found:
         raise UsageError(
             "no solutions here", place=str(folder), expected="RUN_ID_solution.py.txt, RUN_ID/solution.py or RUN_ID.py"

@@ -84,7 +84,8 @@ def audit_solution(
 
     Args:
         files: Text by name, the solution first.
-        name: Its run id, if it has one: then its published figures are held against physics too.
+        name: Its run id, if it has one (perhaps with a folder before it): then its published figures are held against
+            physics too.
         bench: Its deck; by default what the run id says.
         forbidden: Operations that the problem's deck forbids.
         reruns: Its rows of `reruns`, all of this very text.
@@ -92,7 +93,7 @@ def audit_solution(
     Returns:
         The `findings` table; `trace_id` is null.
     """
-    parsed = parse_run_id(name) if name else None
+    parsed = parse_run_id(name.rsplit("/", 1)[-1]) if name else None
     findings = list(source_findings(files, bench=bench or (parsed.bench if parsed else None), forbidden=forbidden))
     if parsed is not None:
         findings += list(physics.check_run(parsed.run_id))

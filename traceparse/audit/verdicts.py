@@ -119,5 +119,6 @@ def _row(
 
 
 def _canonical(run_id: str) -> str:
-    name = parse_run_id(run_id)
-    return name.canonical_id if name else run_id
+    plain = run_id.rsplit("/", 1)[-1]  # what a folder before it says, the board, is not the run's
+    name = parse_run_id(plain)
+    return name.canonical_id if name else plain

@@ -43,7 +43,7 @@ def audit(
     """
     import polars as pl
 
-    from traceparse.audit import audit_dataset, compare_with_annotations
+    from traceparse.audit import audit_dataset, compare_with_annotations, read_solutions
     from traceparse.dataset import open as open_data
 
     loaded = open_data(data)
@@ -51,7 +51,13 @@ def audit(
     with _progress() as report:
         findings = audit_dataset(loaded, wanted, deck=deck, solutions=solutions, progress=report)
     if annotations is not None:
-        subjects = loaded.runs["run_id"].drop_nulls().to_list()
+        audited = (
+            loaded.runs
+            if wanted is None
+            else loaded.runs.filter(pl.col("trace_id").is_in([loaded.find(run) for run in wanted]))
+        )
+        given = read_solutions(solutions) if solutions is not None and wanted is None else {}
+        subjects = [*audited["run_id"].drop_nulls().to_list(), *given]
         print_rows(compare_with_annotations(findings, annotations, subjects), fmt)
         return
     grades = ("hack", "flag", "info")
