@@ -13,7 +13,9 @@ torch = pytest.importorskip("torch")
 
 from traceparse.rerun import Limits, Result, Target, rerun  # noqa: E402
 from traceparse.rerun.child.metric import compare_cosine, cosine_within  # noqa: E402
+from traceparse.rerun.child.steps import CONTEXT_KEYS as child_keys  # noqa: E402, N811
 from traceparse.rerun.child.steps import Stepper, is_stepwise  # noqa: E402
+from traceparse.rerun.deck import CONTEXT_KEYS as deck_keys  # noqa: E402, N811
 from traceparse.rerun.deck import find_problem  # noqa: E402
 
 HERE = Path(__file__).parent / "steps"
@@ -217,6 +219,10 @@ def test_a_reference_that_takes_minutes_proves_nothing_and_the_decks_scripts_run
     )
     assert (found.outcome, found.gate_current, found.gate_strict, found.shapes) == ("ran", "pass", "skipped", [])
     assert "the reference takes 1 s a call" in (found.message or "")
+
+
+def test_both_sides_know_a_context_by_the_same_names() -> None:
+    assert deck_keys == child_keys
 
 
 def test_a_module_without_states_is_not_stepwise() -> None:
