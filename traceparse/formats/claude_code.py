@@ -8,10 +8,9 @@ dropped, and its responses are found by their repeated usage (`traceparse.assemb
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from itertools import pairwise
+from sys import intern
 
 import msgspec
 
@@ -27,7 +26,9 @@ from traceparse.formats.anthropic import (
     usage_of,
 )
 from traceparse.formats.blocks import cut_marked
+from traceparse.formats.converted import LABEL, Evidence, as_converted, read_labels, utc
 from traceparse.formats.log import Head, Line, Log
+from traceparse.formats.records import trace_of_log
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "claude-code"
@@ -45,7 +46,6 @@ _SIDE_TYPES = _TYPES - {"user", "assistant"} | {
     "file-history-snapshot", "queue-operation", "last-prompt", "pr-link", "permission-mode", "agent-name", "tag",
     "task-summary", "worktree-state", "agent-color", "saved_hook_context", "agent-setting", "content-replacement",
 }  # fmt: skip
-_LABEL = re.compile(r"\[(init|system|task_[a-z]+|result|end|error|[a-z]+_[a-z_]+)\](?: |$)")
 _CONTINUED = "This session is being continued from a previous conversation"
 _SUBAGENT = re.compile(r"(?P<session>.+)/subagents/(?:.*/)?agent-[^/]+\.jsonl(?:\.gz|\.zst)?$")
 
@@ -131,36 +131,135 @@ def sniff(head: Head) -> bool:
 
 def read(log: Log) -> Iterable[Trace]:
     """Read a session and the files of its subagents as one trace."""
-    rows = [(file, line, record) for file in range(len(log.members)) for line, record in log.decode(_DECODER, file)]
-    converted = _is_converted(rows)
-    events = [_event(log, file, line, record, converted) for file, line, record in rows]
-    records = [record for _, _, record in rows]
-    if not converted:
-        _name_sidechains(events, records)
-        _mark_replays(events, records)
-    first = next((r for r in records if r.session_id), None)
-    parent = next((fork for r in records if (fork := _forked_from(r))), None)
-    speakers = {event.agent for event in events if event.role == "assistant"}
-    yield Trace(
-        format=NAME if not converted else f"{NAME}-converted",
-        format_version=next((r.version for r in records if r.version), None),
-        events=events,
-        skipped=log.skipped,
-        n_records=log.n_records,
-        files=log.files,
-        turn_basis="usage" if converted else "message_id",
-        real_clock=not converted,
-        incomplete=not converted and bool(speakers) and MAIN not in speakers,
-        session_id=first.session_id if first else None,
-        cwd=next((r.cwd for r in records if r.cwd), None),
-        start_local=next((r.timestamp for r in records if r.timestamp), None) if converted else None,
-        agents={} if converted else _agents(events, records),
-        n_compactions=sum(
-            record.subtype == "compact_boundary" or (converted and event.blocks[0].kind == "compaction")
-            for event, record in zip(events, records, strict=True)
-        ),
-        facts={"parent_session": parent} if parent else {},
-    )
+    reading = _Reading(log)
+    for file in range(len(log.members)):
+        for line, record in log.decode(_DECODER, file):
+            reading.take(file, line, record)
+    yield reading.trace()
+
+
+class _Reading:
+    """The state that the records of a session build up; no record is held once its event is made.
+
+    Whether the converter wrote the file shows at its end only, so that every record is read as a native one first.
+    """
+
+    def __init__(self, log: Log):
+        self.log = log
+        self.events: list[Event] = []
+        self.evidence = Evidence()
+        self.version: str | None = None
+        self.session_id: str | None = None
+        self.parent: str | None = None
+        self.cwd: str | None = None
+        self.start: str | None = None
+        self.n_boundaries = 0
+        self._seen: set[str] = set()
+        self._again: list[int] = []
+        self._labelled: list[int] = []
+        self._sidechains: dict[str, str] = {}
+        self._n_sidechains = 0
+        self._named: dict[int, str] = {}
+        self._requests: dict[int, str] = {}
+        self._started: list[tuple[int, str]] = []
+
+    def take(self, file: int, line: Line, record: _Record) -> None:
+        """The event of one record, and what it tells of the session."""
+        index, event = len(self.events), _event(self.log, file, line, record)
+        self.events.append(event)
+        response = record.message.id if record.message else None
+        self.evidence.see(file, line.record, record.type, record.uuid, record.request_id, record.timestamp, response)
+        self.version = self.version or record.version
+        self.session_id = self.session_id or record.session_id
+        self.cwd = self.cwd or record.cwd
+        self.start = self.start or record.timestamp
+        self.parent = self.parent or _forked_from(record)
+        self.n_boundaries += record.subtype == "compact_boundary"
+        if record.sidechain and not record.agent_id:
+            self._named[index] = self._sidechain(record)
+        if record.uuid and record.uuid in self._seen:
+            self._again.append(index)
+        elif record.uuid:
+            self._seen.add(record.uuid)
+        if record.type == "user" and any(LABEL.match(block.text) for block in event.blocks):
+            self._labelled.append(index)
+        if event.response and record.request_id:
+            self._requests[index] = record.request_id
+        if event.role == "tool" and (started := _started(record)):
+            self._started.append((index, started))
+
+    def _sidechain(self, record: _Record) -> str:
+        """Old versions write sidechains into the main file without an agent id: each is named after its root."""
+        name = self._sidechains.get(record.parent_uuid or "")
+        if name is None:
+            name = f"sidechain-{self._n_sidechains + 1}"
+            self._n_sidechains += bool(record.uuid)
+        if record.uuid:
+            self._sidechains[record.uuid] = name
+        return name
+
+    def trace(self) -> Trace:
+        """The whole session."""
+        converted = self.evidence.is_converted
+        if converted:
+            for event in self.events:
+                as_converted(event)
+            for index in self._labelled:
+                read_labels(self.events[index])
+        else:
+            for index, name in self._named.items():
+                self.events[index].agent = name
+            self._mark_replays()
+        speakers = {event.agent for event in self.events if event.role == "assistant"}
+        trace = trace_of_log(
+            self.log,
+            f"{NAME}-converted" if converted else NAME,
+            self.events,
+            "usage" if converted else "message_id",
+        )
+        trace.real_clock = not converted
+        trace.format_version, trace.session_id, trace.cwd = self.version, self.session_id, self.cwd
+        trace.facts = {"parent_session": self.parent} if self.parent else {}
+        if converted:
+            trace.start_local = self.start
+            trace.n_compactions = sum(event.blocks[0].kind == "compaction" for event in self.events)
+        else:
+            trace.n_compactions = self.n_boundaries
+            trace.incomplete = bool(speakers) and MAIN not in speakers
+            trace.agents = self._agents()
+        return trace
+
+    def _mark_replays(self) -> None:
+        """Mark copies: repeated uuids, and sidechain copies of main-chain messages.
+
+        A sidechain may restate the parent's messages under new request ids; the main-chain copy is the one that counts. A
+        request id only parts two main-chain responses that share a message id.
+        """
+        for index in self._again:
+            self.events[index].replay = True
+        requests: dict[str, set[str]] = defaultdict(set)
+        for index, request in self._requests.items():
+            event = self.events[index]
+            if event.response and event.agent == MAIN:
+                requests[event.response].add(request)
+        main_ids = {event.response for event in self.events if event.response and event.agent == MAIN}
+        for index, event in enumerate(self.events):
+            if event.response is None:
+                continue
+            if event.agent != MAIN and event.response in main_ids:
+                event.replay = True
+            elif len(requests.get(event.response, ())) > 1 and index in self._requests:
+                event.response = f"{event.response}#{self._requests[index]}"
+
+    def _agents(self) -> dict[str, Agent]:
+        """The subagents seen, with the call that started each where a tool result names it."""
+        agents = {event.agent: Agent(event.agent) for event in self.events if event.agent != MAIN}
+        for index, started in self._started:
+            event = self.events[index]
+            result = event.blocks[0].result
+            if started in agents and result is not None:
+                agents[started] = Agent(started, event.agent, result.call_id)
+        return agents
 
 
 def _forked_from(record: _Record) -> str | None:
@@ -173,45 +272,25 @@ def _forked_from(record: _Record) -> str | None:
         return None
 
 
-def _is_converted(rows: list[tuple[int, Line, _Record]]) -> bool:
-    """Made-up clock and fresh ids, over the whole file; one stamped record is judged by its derived request id.
-
-    The converter's clock ticks once per line, so that a line lost in between leaves a gap of as many seconds.
-    """
-    records = [record for _, _, record in rows]
-    ids = Counter(r.message.id for r in records if r.message and r.message.id)
-    if ids and max(ids.values()) > 1:
-        return False
-    ticks = [(file, line.record, time) for file, line, r in rows if r.timestamp and (time := _time(r.timestamp))]
-    if any(time.microsecond for _, _, time in ticks):
-        return False
-    if len(ticks) > 2:  # two records a whole second apart can happen; three in a row with fresh ids do not
-        return all(a[0] == b[0] and (b[2] - a[2]).total_seconds() == b[1] - a[1] for a, b in pairwise(ticks))
-    derived = [
-        r
-        for r in records
-        if r.uuid and r.request_id and r.request_id.removeprefix("req_") == r.uuid[: len(r.request_id) - 4]
-    ]
-    return bool(derived) or [r.type for r in records[:3]] == ["custom-title", "ai-title", "mode"]
-
-
-def _time(text: str) -> datetime | None:
+def _started(record: _Record) -> str | None:
+    """The subagent that a tool's result says it started."""
+    if bytes(record.tool_result)[:1] != b"{":
+        return None
     try:
-        time = datetime.fromisoformat(text)
-        return time.astimezone(UTC) if time.tzinfo else None
-    except (ValueError, OverflowError):  # no date, or one that leaves the calendar in UTC
+        return _AGENT_DECODER.decode(record.tool_result).agent_id
+    except msgspec.MsgspecError:
         return None
 
 
-def _event(log: Log, file: int, line: Line, record: _Record, converted: bool) -> Event:
+def _event(log: Log, file: int, line: Line, record: _Record) -> Event:
     agent = record.agent_id or MAIN if record.sidechain else MAIN
-    when = _time(record.timestamp) if record.timestamp and not converted else None
+    when = utc(record.timestamp) if record.timestamp else None
     event = Event(line.record, "system", [], file=file, agent=agent, timestamp=when)
     message = record.message
     if record.type == "assistant" and message is not None:
-        _assistant(event, record, message, converted)
+        _assistant(event, record, message)
     elif record.type == "user" and message is not None:
-        _user(event, record, message, converted)
+        _user(event, record, message)
     else:
         if record.type not in _SIDE_TYPES:
             log.skip(line, "unknown_type", "repaired", file=file)
@@ -233,20 +312,20 @@ def _event(log: Log, file: int, line: Line, record: _Record, converted: bool) ->
     return event
 
 
-def _assistant(event: Event, record: _Record, message: Message, converted: bool) -> None:
+def _assistant(event: Event, record: _Record, message: Message) -> None:
     if message.model == SYNTHETIC_MODEL:
         event.blocks.append(Block("error", error_text(message)))
         return
     event.role = "assistant"
-    event.model = message.model if message.model != "unknown" else None
-    event.response = event.key = None if converted else message.id
+    event.model = intern(message.model) if message.model and message.model != "unknown" else None
+    event.response = event.key = message.id
     event.stop_reason = message.stop_reason
-    event.final = message.stop_reason is not None and not converted
+    event.final = message.stop_reason is not None
     event.usage = usage_of(message.usage)
     event.blocks.extend(assistant_blocks(message, failed=bool(record.api_error)))
 
 
-def _user(event: Event, record: _Record, message: Message, converted: bool) -> None:
+def _user(event: Event, record: _Record, message: Message) -> None:
     event.role = "user"
     for item in message.items:
         if isinstance(item, Content) and item.type.endswith("tool_result"):
@@ -260,60 +339,5 @@ def _user(event: Event, record: _Record, message: Message, converted: bool) -> N
         if record.compact_summary or text.startswith(_CONTINUED):
             event.role = "system"
             event.blocks.append(Block("compaction", text))
-        elif converted and (label := _LABEL.match(text)):
-            # A notification wakes the agent as a prompt would; the other labels are marks of the converter's.
-            event.role = "user" if label[1] == "task_notification" else "system"
-            event.blocks.append(Block("error" if label[1] == "error" else "meta", text))
         else:
             event.blocks.append(Block("meta" if record.is_meta else "text", text, cut_marked(text)))
-
-
-def _name_sidechains(events: list[Event], records: list[_Record]) -> None:
-    """Old versions write sidechains into the main file without an agent id: name each after its root."""
-    roots: dict[str, str] = {}
-    for event, record in zip(events, records, strict=True):
-        if not record.sidechain or record.agent_id:
-            continue
-        name = roots.get(record.parent_uuid or "") or f"sidechain-{len(set(roots.values())) + 1}"
-        if record.uuid:
-            roots[record.uuid] = name
-        event.agent = name
-
-
-def _mark_replays(events: list[Event], records: list[_Record]) -> None:
-    """Give each main-chain response its key, and mark copies: repeated uuids, and sidechain copies of main-chain messages.
-
-    A sidechain may restate the parent's messages under new request ids; the main-chain copy is the one that counts. A
-    request id only parts two main-chain responses that share a message id.
-    """
-    requests: dict[str, set[str]] = defaultdict(set)
-    for event, record in zip(events, records, strict=True):
-        if event.response and event.agent == MAIN and record.request_id:
-            requests[event.response].add(record.request_id)
-    main_ids = {event.response for event in events if event.response and event.agent == MAIN}
-    seen: set[str] = set()
-    for event, record in zip(events, records, strict=True):
-        if record.uuid and record.uuid in seen:
-            event.replay = True
-        elif record.uuid:
-            seen.add(record.uuid)
-        if event.response and event.agent != MAIN and event.response in main_ids:
-            event.replay = True
-        elif event.response and len(requests[event.response]) > 1 and record.request_id:
-            event.response = f"{event.response}#{record.request_id}"
-
-
-def _agents(events: list[Event], records: list[_Record]) -> dict[str, Agent]:
-    """The subagents seen, with the call that started each where a tool result names it."""
-    agents = {event.agent: Agent(event.agent) for event in events if event.agent != MAIN}
-    for event, record in zip(events, records, strict=True):
-        if bytes(record.tool_result)[:1] != b"{" or event.role != "tool":
-            continue
-        try:
-            started = _AGENT_DECODER.decode(record.tool_result).agent_id
-        except msgspec.MsgspecError:
-            continue
-        result = event.blocks[0].result
-        if started in agents and result is not None:
-            agents[started] = Agent(started, event.agent, result.call_id)
-    return agents
