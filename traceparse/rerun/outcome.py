@@ -34,6 +34,9 @@ REPRODUCED_WITHIN = 0.05
 """`reproduced` needs the board's own GPU and a score this close to the published one."""
 
 _OOM = re.compile(r"out of memory|OutOfMemoryError|MemoryError|CUDA_ERROR_OUT_OF_MEMORY|std::bad_alloc", re.IGNORECASE)
+_GPU_MEMORY = re.compile(
+    r"CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|STATUS_ALLOC_FAILED"
+)
 _ARCH = re.compile(
     r"no kernel image|unsupported gpu architecture|is not supported on (this )?(device|architecture|GPU)|requires sm_?\d+|"
     r"not supported on \.target|Unsupported (compute capability|architecture)|sm_?1[02]0a?\b.*(required|only)|feature .* not supported on",
@@ -96,6 +99,7 @@ class Result:
         published_score: The board's.
         board_gpu: Key of the board's GPU.
         notes: Remarks on clocks, warm-up and the like.
+        memory_short: The GPU's memory ran out on the way; beside other kernels that says nothing of this one.
     """
 
     key: str
@@ -127,6 +131,7 @@ class Result:
     published_score: float | None = None
     board_gpu: str | None = None
     notes: list[str] = field(default_factory=list)
+    memory_short: bool = False
     wall_s: float = 0.0
 
     @classmethod
@@ -164,6 +169,11 @@ def error_outcome(operation: str, kind: str, text: str, *, published_ok: bool) -
     if operation == "load" or _BUILD.search(text):
         return "build_error"
     return "fails_check"
+
+
+def lacks_gpu_memory(text: str) -> bool:
+    """Whether an output or a message says that the GPU's memory ran out."""
+    return _GPU_MEMORY.search(text) is not None
 
 
 def score_outcome(result: Result) -> tuple[Outcome, str | None]:

@@ -16,7 +16,15 @@ from traceparse.rerun.deckoutput import read_benchmark, read_check
 from traceparse.rerun.gates import Proofs, judge_launches, judge_proofs, judge_timing
 from traceparse.rerun.hardware import Gpu, gpus, missing_tools, slowdown_note
 from traceparse.rerun.locks import DeviceLock
-from traceparse.rerun.outcome import Outcome, Result, ShapeResult, error_outcome, mean_score, score_outcome
+from traceparse.rerun.outcome import (
+    Outcome,
+    Result,
+    ShapeResult,
+    error_outcome,
+    lacks_gpu_memory,
+    mean_score,
+    score_outcome,
+)
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Event, Limits, StageResult, Workplace
 
@@ -89,7 +97,10 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
             step("check", "published deck")
             result.gate_published = "pass" if _checked(earlier.script("check.py", _silent, turns=False))[0] else "fail"
     finally:
-        place.close(Path(result.log_path or folder / "log"))
+        log = Path(result.log_path or folder / "log")
+        place.close(log)
+        said = (log.read_text(errors="replace"), result.message or "", result.gates_json or "")
+        result.memory_short = plan.gpu is not None and any(lacks_gpu_memory(text) for text in said)
 
 
 def _silent(_: Event) -> None:

@@ -329,20 +329,19 @@ def gpu_name(gpu: Gpu | None) -> str:
 def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | None], jobs: int) -> list[Result]:
     """Run a batch on the devices of this host, `jobs` kernels side by side on each."""
     done: dict[str, Result] = {}
-    slots = {id(gpu): threading.BoundedSemaphore(max(1, jobs)) for gpu in devices}
 
     def alive() -> None:
         if batch.stopped.is_set():
             raise KeyboardInterrupt
 
-    def one(target: Target, gpu: Gpu | None, *, patient: bool) -> bool:
-        """Run a kernel, or take over what another batch made of it; False where that one is still at it."""
+    def one(target: Target, gpu: Gpu | None, slot: threading.BoundedSemaphore, *, patient: bool, alone: bool) -> bool:
+        """Run a kernel, or take over what another batch made of it; False where it is to be tried again later."""
 
         def step(name: str, detail: str = "") -> None:
             alive()
             batch.progress(Progress(target.name, name, detail))
 
-        with slots[id(gpu)]:
+        with slot:
             while not batch.is_over:
                 with batch.claimed(target) as mine:
                     if mine:
@@ -354,6 +353,10 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
                             kept = run_one(
                                 target, problem, earlier, batch.terms, gpu, batch.log_path(target), step, alive
                             )
+                            if kept.memory_short and not alone:
+                                told = "the GPU's memory ran out beside others; it runs again by itself"
+                                batch.progress(Progress(target.name, "waiting", told))
+                                return False
                             batch.keep(target, kept)
                         done[target.name] = kept
                         return True
@@ -374,9 +377,13 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
             placed.append((target, gpu))
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, jobs) * len(devices)) as pool:
         try:
-            # What another batch is at comes last: there is other work to do meanwhile.
-            for patient in (False, True):
-                futures = {pool.submit(one, target, gpu, patient=patient): (target, gpu) for target, gpu in placed}
+            # What another batch is at comes after the other work; what lacked memory beside others comes last, by itself.
+            for patient, beside in ((False, max(1, jobs)), (True, max(1, jobs)), (True, 1)):
+                slots = {id(gpu): threading.BoundedSemaphore(beside) for gpu in devices}
+                futures = {
+                    pool.submit(one, target, gpu, slots[id(gpu)], patient=patient, alone=beside == 1): (target, gpu)
+                    for target, gpu in placed
+                }
                 placed = [futures[future] for future in concurrent.futures.as_completed(futures) if not future.result()]
         except BaseException:
             # Workers end at their next event; the supervisors end their trees when the pipes close.

@@ -82,7 +82,8 @@ class ShapeTiming:
         host_ms: Host time until the whole device was idle (ms).
         outside_ms: Time of a call back to back, by the judge's clock (ms).
         best_ms: The least host time (ms), as decks take it that are scored by a speed-up.
-        deck_timer_ms: The deck's own timer on the same model and inputs, right before and after; None where the deck has none.
+        deck_timer_ms: The deck's own timer on the same model and inputs, call by call in turn with ours (median); None
+            where the deck has none.
         kernel_ms: Device time of what the call launched; None where no profile could be taken.
         kernel_rotated_ms: The same under rotation.
         kernels: Names of the kernels, most time first, with their share of the device time.
@@ -128,7 +129,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         host_ms=statistics.median(standard["host_ms"]),
         outside_ms=float(event["outside_ms"]) / steps,
         best_ms=min(standard["host_ms"]),
-        deck_timer_ms=statistics.mean(event["deck_timer_ms"]) if event.get("deck_timer_ms") else None,
+        deck_timer_ms=statistics.median(event["deck_timer_ms"]) if event.get("deck_timer_ms") else None,
         kernel_ms=_busy_ms(fixed),
         kernel_rotated_ms=_busy_ms(rotated),
         kernels=_shares([*fixed, *rotated]),

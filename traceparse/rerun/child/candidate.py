@@ -194,6 +194,8 @@ class Candidate:
         for one in self._inputs:
             for _ in range(_FIRST_CALLS):
                 self.clock.once(self._call, one)
+        if message["profile"]:
+            meter.attach()
         return {}
 
     def time(self, message: Message) -> Message:
@@ -204,10 +206,10 @@ class Candidate:
             return reply
         count, limit_s, first = int(message["count"]), float(message["limit_s"]), self._inputs[0]
         warm = meter.warm_up(self.clock, self._call, first, least=int(message["warmup"]), limit_s=limit_s)
-        peer = meter.Peer(self.deck_timer, self._call, first, count)
-        peer.take()
-        standard = meter.series(self.clock, self._call, lambda _: first, count, [], hardened=False, limit_s=limit_s)
-        peer.take()
+        peer = meter.Peer(self.deck_timer, self._call, first)
+        standard = meter.series(
+            self.clock, self._call, lambda _: first, count, [], hardened=False, limit_s=limit_s, peer=peer
+        )
         hardened = meter.series(
             self.clock, self._call, self._rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
         )

@@ -26,7 +26,7 @@ def clock(session: Session) -> None:
         return
     count, recipes = int(session.order["count"]), _recipes(session)
     keep = [secrets.randbelow(max(1, min(count, 24) - 1))]
-    session.ask("ready", "build", recipes=[vars(recipe) for recipe in recipes])
+    session.ask("ready", "build", recipes=[vars(recipe) for recipe in recipes], profile=False)
     session.hold("exclusive")
     warmup, limit_s = session.order["warmup"], session.order["series_s"]
     reply = session.ask("time", "time", count=count, warmup=warmup, limit_s=limit_s, keep=keep)
@@ -42,7 +42,7 @@ def clock(session: Session) -> None:
 def _clock_chains(session: Session) -> None:
     seeds = [secrets.randbits(31) for _ in range(int(session.order["count"]))]
     watched = secrets.randbelow(_SURE_CHAINS)  # of those that are run whatever the time they take
-    session.ask("ready", "build", recipes=[vars(Recipe(seeds[0]))])
+    session.ask("ready", "build", recipes=[vars(Recipe(seeds[0]))], profile=False)
     session.hold("exclusive")
     warmup, limit_s = session.order["warmup"], session.order["series_s"]
     reply = session.ask("time", "time", seeds=seeds, watched=watched, warmup=warmup, limit_s=limit_s)
@@ -61,7 +61,7 @@ def profile(session: Session) -> None:
     for at in range(len(session.order["shapes"])):
         session.hold("shared")
         session.open(at)
-        session.ask("ready", "build", recipes=[vars(recipe) for recipe in _recipes(session)])
+        session.ask("ready", "build", recipes=[vars(recipe) for recipe in _recipes(session)], profile=at == 0)
         session.hold("exclusive")
         reply = session.ask("profile", "time", count=session.order["profile"])
         session.hold("shared")

@@ -27,7 +27,6 @@ _perf_counter = time.perf_counter
 _no_grad = torch.no_grad
 _Event: Any = torch._C._CudaEventBase
 _current_stream = torch.cuda.current_stream
-_PEER_S = 0.5
 _MARK = "traceparse call"
 _SKEW_US = 10.0
 """How far the device's clock may run ahead of the host's in a trace; a flush takes longer."""
@@ -121,6 +120,7 @@ def series(
     *,
     hardened: bool,
     limit_s: float,
+    peer: Peer | None = None,
 ) -> dict[str, Any]:
     """Time up to `count` calls, each after a flush; `prepare` gives the inputs of call i outside the window.
 
@@ -132,6 +132,7 @@ def series(
         keep: Calls whose results are kept for the judge, besides the last.
         hardened: Also give persisting L2 lines back before each call.
         limit_s: Time for the whole series.
+        peer: Takes its turn after each call.
 
     Returns:
         ``device_ms`` and ``host_ms`` of each call, ``kept`` (results by call).
@@ -148,6 +149,8 @@ def series(
         result, device, host = clock.once(call, inputs)
         device_ms.append(device)
         host_ms.append(host)
+        if peer is not None:
+            peer.take()
         last = at == count - 1 or (at >= 4 and _perf_counter() - started > limit_s)
         if at in keep or last:
             kept[at] = clone(result)
@@ -170,36 +173,30 @@ def deck_timer(folder: Path) -> Callable[..., Any] | None:
 
 
 class Peer:
-    """The deck's own timer on the very model and inputs that ours times, right before and right after.
+    """The deck's own timer on the very model and inputs that ours times, call by call in turn with ours.
 
-    What two processes measure of a kernel that the host decides differs by far more than two timers do; here the
-    timers alone differ.
+    What two processes measure of a kernel that the host decides differs by far more than two timers do, and so do two
+    minutes of one process; taken in turn, the timers alone differ.
 
     Args:
         timer: `deck_timer`, None where there is none.
         call: What is timed.
         inputs: Its inputs.
-        count: Calls of each taking, fewer for slow ones.
 
     Attributes:
-        found: Milliseconds, one for each taking.
+        found: Milliseconds, one for each call.
     """
 
-    def __init__(self, timer: Callable[..., Any] | None, call: Call, inputs: Sequence[Any], count: int):
-        self._timer, self._call, self._inputs, self._count = timer, call, inputs, count
+    def __init__(self, timer: Callable[..., Any] | None, call: Call, inputs: Sequence[Any]):
+        self._timer, self._call, self._inputs = timer, call, inputs
         self.found: list[float] = []
 
     def take(self) -> None:
-        """Take the deck's figure once."""
+        """Let the deck's timer time one call."""
         if self._timer is None:
             return
-        started = _perf_counter()
-        with _no_grad():
-            self._call(self._inputs)
-        rough = max(_perf_counter() - started, 1e-6)
-        iters = max(5, min(self._count, int(_PEER_S / rough)))
         try:
-            taken = self._timer(lambda *inputs: self._call(inputs), self._inputs, iters=iters, warmup=2)
+            taken = self._timer(lambda *inputs: self._call(inputs), self._inputs, iters=1, warmup=0)
         except TypeError as error:
             print(f"the deck's timer is called otherwise: {error}", flush=True)
             self._timer = None
@@ -265,6 +262,12 @@ def _of_call(
         "busy_us": _union([span[:2] for span in ran]),
         "launches": launches_of([call for call in asked if mark[0] <= call[0] <= mark[1]]),
     }
+
+
+def attach() -> None:
+    """Start the tracer once for nothing: its first start takes seconds, which no other kernel need wait for."""
+    with profiler(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+        torch.zeros(1, device="cuda")
 
 
 def launches_of(calls: Sequence[tuple[float, float, str]]) -> dict[str, int]:

@@ -18,7 +18,7 @@ import torch
 from traceparse.rerun.child.candidate import Child
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
 from traceparse.rerun.child.landing import Landing, room_for
-from traceparse.rerun.child.metric import rms
+from traceparse.rerun.child.metric import Comparison, rms
 from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, load_module, outputs_of
 from traceparse.rerun.child.steps import is_stepwise
 from traceparse.rerun.child.wire import Message, Wire, WireError
@@ -62,6 +62,7 @@ class Session:
         self.model: Any = None
         self.shape_at = -1
         self.nominal: list[float] = []
+        self.sway: list[Comparison] | None = None
         self.like: list[torch.Tensor] = []
         self.input_bytes = 0
         # One for all shapes of a step deck, whose models depend on the configuration only and are kept.
@@ -186,6 +187,7 @@ class Session:
         started = time.monotonic()
         self.like = self.expected(inputs)
         self._bear(started)
+        self.sway = None
         self.nominal = [rms(output) for output in self.like]
         self.make_room(self.like)
 
