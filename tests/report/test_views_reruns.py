@@ -57,11 +57,15 @@ def test_a_score_is_a_geometric_mean_and_needs_every_shape() -> None:
     assert row["score"] is None
 
 
-def test_what_failed_stands_with_its_first_evidence() -> None:
+def test_what_failed_stands_with_all_its_evidence() -> None:
     reruns = table(rerun(0, -1, median_ms=None, gates_json=GATES, outcome="fails_check", trace_id=None))
-    assert views.failed_proofs(reruns).rows() == [
-        ("file aaaaaaaa", "05_topk_bitonic", "same_storage", "shape 1: remembered")
+    assert views.failed_proofs(reruns).select("name", "problem", "gpu_name", "proof", "evidence").rows() == [
+        ("file aaaaaaaa", "05_topk_bitonic", "NVIDIA H100 PCIe", "same_storage", "shape 1: remembered\nshape 2: too")
     ]
+    # Only the newest re-run of a kernel counts, and what failed stands first.
+    both = table(rerun(0, 0, gates_json=GATES), rerun(1, 0, gates_json=GATES), rerun(1, 1, gates_json=GATES))
+    counts = views.proof_counts(both).select("proof", "passed", "failed", "skipped").rows()
+    assert counts == [("same_storage", 0, 1, 0), ("correct", 1, 0, 0)]
     assert views.rerun_kernels(reruns)["failed"].to_list() == ["same_storage"]
     assert views.rerun_shapes(reruns).height == 0
 
@@ -70,6 +74,56 @@ def test_the_framework_comes_from_the_text() -> None:
     kernels = pl.DataFrame({"sha256": ["a" * 64, None], "framework": ["cuda", "triton"]})
     assert views.rerun_shapes(table(rerun(0, 0)), kernels)["framework"].to_list() == ["cuda"]
     assert views.rerun_shapes(table(rerun(0, 0)))["framework"].to_list() == ["unknown"]
+
+
+def test_the_framework_of_the_text_goes_before_that_of_the_run() -> None:
+    runs = pl.DataFrame({"trace_id": [rerun(0, 0)["trace_id"]], "framework": ["torch"]})
+    assert views.rerun_shapes(table(rerun(0, 0)), runs=runs)["framework"].to_list() == ["torch"]
+    assert views.rerun_shapes(table(rerun(0, 0, framework="ptx")), runs=runs)["framework"].to_list() == ["ptx"]
+
+
+def test_the_published_score_is_the_boards_where_it_has_one() -> None:
+    """A board prints a score that the mean of its rounded shapes need not meet: 0.2445 and 0.2324 in one published cell."""
+    stem = "20260618_170904_zai-claude_glm-5.2_05_topk_bitonic"
+    boards = pl.DataFrame({"gpu": ["h100"], "run_id": [stem], "score": [0.2445]})
+    reruns = table(rerun(0, 0, published_fraction=0.2324))
+    assert views.rerun_kernels(reruns, boards=boards)["published"].to_list() == [0.2445]
+    assert views.rerun_kernels(reruns)["published"].to_list() == [pytest.approx(0.2324)]
+
+
+def test_kernels_are_named_without_their_problem_and_runs_of_one_model_are_told_apart() -> None:
+    other = "h100/20260701_101112_zai-claude_glm-5.2_05_topk_bitonic"
+    reruns = table(rerun(0, 0), rerun(1, 0, trace_id=other), rerun(2, 0, problem="07_w4a16_gemm", trace_id=None))
+    assert views.rerun_kernels(reruns)["kernel"].sort().to_list() == [
+        "file aaaaaaaa",
+        "zai-claude_glm-5.2 (20260618_170904)",
+        "zai-claude_glm-5.2 (20260701_101112)",
+    ]
+
+
+def test_frameworks_are_compared_by_the_median_of_their_shapes() -> None:
+    shapes = views.rerun_shapes(
+        table(
+            rerun(0, 0, framework="cuda", time_ratio=0.5),
+            rerun(0, 1, framework="cuda", time_ratio=1.5, host_bound=False),
+            rerun(1, 0, framework="triton", trace_id=None),
+        )
+    )
+    columns = ("framework", "kernels", "shapes", "compared", "ratio", "host_share", "host_ms")
+    assert views.by_framework(shapes).select(columns).rows() == [
+        ("cuda", 1, 2, 2, 1.0, 0.5, 0.75),
+        ("triton", 1, 1, 0, None, 1.0, 0.75),
+    ]
+
+
+def test_a_shape_has_a_head_of_what_is_its_own_and_a_line_for_each_kernel() -> None:
+    rows = [
+        rerun(n, at, shape_label=f"M={at} N=4096", trace_id=f"{n}_05_topk_bitonic") for n in (0, 1) for at in (0, 1)
+    ]
+    spec = charts.rerun_shape_times(views.rerun_shapes(table(*rows))).to_dict()
+    lines = next(iter(spec["datasets"].values()))
+    assert [line["head"] or line["line"][6:] for line in lines] == ["M=0", "0", "1", "M=1", "0", "1"]
+    assert len({line["line"] for line in lines}) == len(lines)
 
 
 def test_points_and_roof_by_hand() -> None:

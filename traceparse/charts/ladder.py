@@ -11,18 +11,6 @@ from traceparse.charts import theme
 from traceparse.charts.fields import source, verified
 from traceparse.charts.score import score_ladder
 
-_FRAMEWORKS = {
-    "ptx": ("vermilion", "cross"),
-    "cutlass": ("purple", "diamond"),
-    "wmma": ("orange", "triangle-down"),
-    "cuda": ("green", "square"),
-    "triton": ("blue", "circle"),
-    "cute-dsl": ("sky", "triangle-up"),
-    "torch": ("muted", "triangle-left"),
-    "unknown": ("grey", "triangle-right"),
-}
-"""Framework → (colour, shape)."""
-
 _SPAN = {
     "cum_spend_tokens": ("from_tokens", "until_tokens", "cum_spend_tokens", 1),
     "cum_s": ("from_s", "until_s", "t_s", 60),
@@ -68,7 +56,10 @@ def ladder_in_phases(
             x=alt.X("low:Q"),
             x2="high:Q",
             color=alt.Color(
-                "phase:N", scale=colours, title="phase", legend=alt.Legend(symbolOpacity=1, columns=4, orient="bottom")
+                "phase:N",
+                scale=colours,
+                title="phase",
+                legend=theme.legend(map(str, colours.domain), title="phase", symbolOpacity=1, orient="bottom"),
             ),
             tooltip=tips,
         ),
@@ -95,9 +86,9 @@ def ladder_in_phases(
         version_columns,
     )
     labels = verified(
-        designs.mark_text(align="left", dx=4, dy=8, color=theme.colour("muted"), fontSize=10).encode(
-            x=alt.X("at:Q"), y=alt.value(0), text="framework:N"
-        ),
+        designs.transform_filter("datum.framework != 'unknown'")
+        .mark_text(align="left", dx=4, dy=8, color=theme.colour("muted"), fontSize=10)
+        .encode(x=alt.X("at:Q"), y=alt.value(0), text="framework:N"),
         version_columns,
     )
     # A layer without rows would still take part in the axes, and Vega complains of its extent.
@@ -125,14 +116,14 @@ def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
     columns = ("step", "roi", "delta_best", "delta_spend_tokens", "framework", "solution_version", "score")
     source(roi.head(0), *columns)
     drawn = roi.drop_nulls("roi").with_columns(pl.col("framework").fill_null("unknown"))
-    colours, _ = theme.shapes(_FRAMEWORKS, drawn["framework"].unique().to_list())
+    colours, _ = theme.shapes(theme.FRAMEWORKS, drawn["framework"].unique().to_list())
     chart: alt.Chart = (
         alt.Chart(source(drawn, *columns), width="container", height=height)
         .mark_bar()
         .encode(
             x=alt.X("step:O", title="benchmark", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
             y=alt.Y("roi:Q", title="gain of the best score per 1,000 tokens", axis=alt.Axis(tickCount=5)),
-            color=alt.Color("framework:N", scale=colours, title=None),
+            color=alt.Color("framework:N", scale=colours, legend=theme.legend(map(str, colours.domain))),
             tooltip=[
                 alt.Tooltip("step:O", title="benchmark"),
                 alt.Tooltip("roi:Q", title="gain per 1,000 tokens", format=".4~g"),
@@ -161,7 +152,7 @@ def framework_dates(runs: pl.DataFrame) -> alt.Chart:
     drawn = runs.drop_nulls(["day", "framework"]).with_columns(
         pl.col("day").cast(pl.String), pl.col("model").fill_null("unknown")
     )
-    colours, shapes = theme.shapes(_FRAMEWORKS, drawn["framework"].unique().to_list())
+    colours, shapes = theme.shapes(theme.FRAMEWORKS, drawn["framework"].unique().to_list())
     order = drawn.group_by("model").agg(pl.col("day").min()).sort("day", "model")["model"].to_list()
     chart: alt.Chart = (
         alt.Chart(source(drawn, *columns), width="container", height=26 * max(len(order), 1))
@@ -175,8 +166,8 @@ def framework_dates(runs: pl.DataFrame) -> alt.Chart:
             ),
             y=alt.Y("model:N", sort=order, title=None),
             yOffset=alt.YOffset("problem:N"),
-            color=alt.Color("framework:N", scale=colours, title=None),
-            shape=alt.Shape("framework:N", scale=shapes, title=None),
+            color=alt.Color("framework:N", scale=colours, legend=theme.legend(map(str, colours.domain))),
+            shape=alt.Shape("framework:N", scale=shapes, legend=theme.legend(map(str, shapes.domain))),
             tooltip=[
                 alt.Tooltip("model:N"),
                 alt.Tooltip("framework:N"),
@@ -204,7 +195,7 @@ def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
     source(points.head(0), *columns)
     drawn = points.drop_nulls(["n_lines", "share"]).filter(pl.col("n_lines") > 0)
     drawn = drawn.with_columns(pl.col("framework").fill_null("unknown"))
-    colours, shapes = theme.shapes(_FRAMEWORKS, drawn["framework"].unique().to_list())
+    colours, shapes = theme.shapes(theme.FRAMEWORKS, drawn["framework"].unique().to_list())
     ticks = theme.log_ticks(min(drawn["n_lines"]), max(drawn["n_lines"])) if drawn.height else []
     chart: alt.Chart = (
         alt.Chart(source(drawn, *columns), width="container", height=height)
@@ -222,8 +213,8 @@ def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
                 axis=alt.Axis(format="%", tickCount=5),
                 scale=alt.Scale(domainMin=0),
             ),
-            color=alt.Color("framework:N", scale=colours, title=None),
-            shape=alt.Shape("framework:N", scale=shapes, title=None),
+            color=alt.Color("framework:N", scale=colours, legend=theme.legend(map(str, colours.domain))),
+            shape=alt.Shape("framework:N", scale=shapes, legend=theme.legend(map(str, shapes.domain))),
             tooltip=[
                 alt.Tooltip("model:N"),
                 alt.Tooltip("problem:N"),

@@ -195,5 +195,4 @@ def pace(turns: pl.DataFrame, *, height: int = 300) -> alt.LayerChart:
 
 
 def _phase(frame: pl.DataFrame) -> alt.Color:
-    colours = theme.scale(theme.PHASES, frame["phase"].unique().to_list())
-    return alt.Color("phase:N", scale=colours, title=None, legend=alt.Legend(columns=4))
+    return theme.coloured("phase:N", theme.PHASES, frame["phase"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 import altair as alt
 import polars as pl
 
+from traceparse import facts
 from traceparse.charts import theme
 from traceparse.charts.fields import source, verified
 
@@ -21,6 +23,16 @@ def log_spend(column: str, spend: pl.Series, *, top: bool = False) -> alt.X:
         scale=alt.Scale(type="log", nice=False, padding=14),
         axis=axis,
     )
+
+
+_GPU_LABEL = (
+    json.dumps({key: gpu.label for key, gpu in facts.GPUS.items()} | {"unknown": "GPU unknown"})
+    + "[datum.label] || datum.label"
+)
+
+
+def _gpu(key: str) -> str:
+    return facts.GPUS[key].label if key in facts.GPUS else key
 
 
 def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
@@ -55,7 +67,8 @@ def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
     base = alt.Chart(source(drawn, *columns), width="container", height=height)
     x = log_spend("spend_tokens", drawn["spend_tokens"])
     y = alt.Y("shown_score:Q", title="score", axis=alt.Axis(tickCount=5))
-    colour = alt.Color("gpu:N", scale=colours, title=None)
+    legend = theme.legend(map(_gpu, map(str, colours.domain)), labelExpr=_GPU_LABEL, symbolOpacity=1)
+    colour = alt.Color("gpu:N", scale=colours, title=None, legend=legend)
     front = (
         base.transform_filter(alt.datum.on_front)
         .mark_line(interpolate="step-after", strokeWidth=1.4, opacity=0.6)
@@ -65,8 +78,10 @@ def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
         x=x,
         y=y,
         color=colour,
-        fill=alt.condition("datum.current", alt.Fill("gpu:N", scale=colours, title=None), alt.value("transparent")),
-        shape=alt.Shape("gpu:N", scale=shapes, title=None),
+        fill=alt.condition(
+            "datum.current", alt.Fill("gpu:N", scale=colours, title=None, legend=legend), alt.value("transparent")
+        ),
+        shape=alt.Shape("gpu:N", scale=shapes, title=None, legend=legend),
         opacity=alt.condition("datum.mark == ''", alt.value(1), alt.value(0.3)),
         tooltip=[
             alt.Tooltip("model:N"),
@@ -128,17 +143,17 @@ def score_ladder(
         base = base.transform_calculate(minutes="datum.cum_s / 60")
     scale = alt.Scale(zero=over != "step", nice=False, padding=6)
     x = alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=fmt, tickCount=6))
-    legend = alt.Legend(labelExpr="replace(datum.label, '_', ' ')")
+    legend = theme.legend(map(str, colours.domain), title="check", labelExpr="replace(datum.label, '_', ' ')")
     line = (
         base.transform_filter("isValid(datum.best_score)")
         .mark_line(interpolate="step-after", color=theme.colour("ink"), strokeWidth=1.6)
-        .encode(x=x, y=alt.Y("best_score:Q", title="score"), order=alt.Order("step:Q"))
+        .encode(x=x, y=alt.Y("best_score:Q", title="score", axis=alt.Axis(tickCount=6)), order=alt.Order("step:Q"))
     )
     points = base.mark_point(size=70, opacity=0.85, cursor="pointer").encode(
         x=x,
-        y=alt.Y("score:Q", title="score"),
-        color=alt.Color("checked:N", scale=colours, title="check", legend=legend),
-        shape=alt.Shape("checked:N", scale=shapes, title="check", legend=legend),
+        y=alt.Y("score:Q", title="score", axis=alt.Axis(tickCount=6)),
+        color=alt.Color("checked:N", scale=colours, legend=legend),
+        shape=alt.Shape("checked:N", scale=shapes, legend=legend),
         tooltip=[
             alt.Tooltip("score:Q", format=".4~f"),
             alt.Tooltip("best_score:Q", title="best so far", format=".4~f"),
@@ -176,7 +191,7 @@ def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
                 axis=alt.Axis(format="%", tickCount=5),
                 scale=alt.Scale(domain=[0, 1]),
             ),
-            color=alt.Color("model:N", sort=order, title=None),
+            color=alt.Color("model:N", sort=order, title=None, legend=theme.legend(order)),
             strokeDash=alt.StrokeDash("model:N", sort=order, legend=None),
             tooltip=[
                 alt.Tooltip("model:N"),

@@ -36,11 +36,10 @@ def spend_strip(runs: pl.DataFrame, *, by: str = "model") -> alt.LayerChart:
     base = alt.Chart(source(drawn, *columns), width="container", height=19 * max(len(order), 1))
     x = log_spend("spend_tokens", drawn["spend_tokens"], top=True)
     y = alt.Y(f"{by}:N", sort=order, title=None)
-    colours = theme.scale(theme.BASIS, drawn["spend_basis"].unique().to_list())
     ticks = base.mark_tick(thickness=1.6, size=12, opacity=0.9).encode(
         x=x,
         y=y,
-        color=alt.Color("spend_basis:N", scale=colours, title=None),
+        color=theme.coloured("spend_basis:N", theme.BASIS, drawn["spend_basis"], beside=order),
         tooltip=[
             alt.Tooltip(f"{by}:N"),
             alt.Tooltip("spend_tokens:Q", title="spend", format=","),
@@ -86,7 +85,7 @@ def content_kinds(tokens: pl.DataFrame, *, by: str = "harness") -> alt.Chart:
                 scale=alt.Scale(domain=[0, 1]),
             ),
             y=alt.Y(f"{by}:N", sort=order, title=None),
-            color=alt.Color("kind:N", scale=theme.scale(theme.KINDS, tokens["kind"].unique().to_list()), title=None),
+            color=theme.coloured("kind:N", theme.KINDS, tokens["kind"], beside=order),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip(f"{by}:N"),
@@ -117,7 +116,7 @@ def tool_tokens(tools: pl.DataFrame) -> alt.Chart:
             x=alt.X("tokens:Q", title="tokens (tokenised text)", axis=alt.Axis(labelExpr=theme.TOKENS, tickCount=5)),
             y=alt.Y("tool:N", sort=alt.EncodingSortField("tokens", op="sum", order="descending"), title=None),
             yOffset=alt.YOffset("side:N", sort=list(names)),
-            color=alt.Color("side:N", scale=theme.scale(names, tools["side"].unique().to_list()), title=None),
+            color=theme.coloured("side:N", names, tools["side"], beside=tools["tool"]),
             tooltip=[
                 alt.Tooltip("tool:N"),
                 alt.Tooltip("side:N"),
@@ -149,7 +148,7 @@ def coverage(bases: pl.DataFrame) -> alt.Chart:
                 "share:Q", title="share of runs", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1])
             ),
             y=alt.Y("figure:N", sort=bases["figure"].unique(maintain_order=True).to_list(), title=None),
-            color=alt.Color("level:N", scale=theme.scale(names, bases["level"].unique().to_list()), title=None),
+            color=theme.coloured("level:N", names, bases["level"], beside=bases["figure"]),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("figure:N"),
@@ -184,7 +183,7 @@ def spend_by_phase(shares: pl.DataFrame, *, by: str = "model") -> alt.Chart:
                 scale=alt.Scale(domain=[0, 1]),
             ),
             y=alt.Y(f"{by}:N", sort=shares[by].unique(maintain_order=True).to_list(), title=None),
-            color=alt.Color("phase:N", scale=theme.scale(theme.PHASES, shares["phase"].unique().to_list()), title=None),
+            color=theme.coloured("phase:N", theme.PHASES, shares["phase"], beside=shares[by]),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip(f"{by}:N"),

@@ -7,9 +7,13 @@ a second form for a dark page under the same name, which the report switches to 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
+
+if TYPE_CHECKING:
+    import polars as pl
 
 COLOURS: dict[str, tuple[str, str]] = {
     "blue": ("#0072b2", "#4fa9e3"),
@@ -95,6 +99,18 @@ CHECKED = {
 }
 """Whether the version that was measured passes its check → (colour, shape)."""
 
+FRAMEWORKS = {
+    "ptx": ("vermilion", "cross"),
+    "cutlass": ("purple", "diamond"),
+    "wmma": ("orange", "triangle-down"),
+    "cuda": ("green", "square"),
+    "triton": ("blue", "circle"),
+    "cute-dsl": ("sky", "triangle-up"),
+    "torch": ("muted", "triangle-left"),
+    "unknown": ("grey", "triangle-right"),
+}
+"""Framework → (colour, shape)."""
+
 MODELS = ("blue", "orange", "green", "purple", "vermilion", "sky", "muted")
 """Colours of the compared models, best first."""
 
@@ -102,6 +118,11 @@ TOKENS = "datum.value ? format(datum.value, '~s') : '0'"
 """Label of a linear axis of tokens."""
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", sans-serif'
+
+
+_NARROW_LABEL = 120
+_LABEL_LIMIT = f"isFinite(containerSize()[0]) && containerSize()[0] < 520 ? {_NARROW_LABEL} : 270"
+"""Pixels for a label beside the plot: a name stays whole where there is room for it."""
 
 
 def config() -> dict[str, Any]:
@@ -122,7 +143,7 @@ def config() -> dict[str, Any]:
             "titleFontWeight": 500,
             "titlePadding": 8,
             "labelPadding": 5,
-            "labelLimit": 170,
+            "labelLimit": {"expr": _LABEL_LIMIT},
             "labelOverlap": True,
             "domain": False,
             "ticks": False,
@@ -140,7 +161,7 @@ def config() -> dict[str, Any]:
             "symbolSize": 80,
             "symbolType": "circle",
             "columns": 3,
-            "labelLimit": 150,
+            "labelLimit": 170,
             "title": None,
             "offset": 8,
         },
@@ -163,6 +184,52 @@ def scale(names: dict[str, str], present: list[str]) -> alt.Scale:
     """A colour scale over the values that occur, in the order of `names`; a value outside it is grey."""
     domain = [name for name in names if name in present] + sorted(set(present) - set(names))
     return alt.Scale(domain=domain, range=[colour(names.get(name, "grey")) for name in domain])
+
+
+_PER_CHARACTER = 6.2
+_SYMBOL = 30
+_LONGEST = 170
+
+
+def legend(
+    labels: Iterable[str], *, beside: Iterable[str] = ("100k",), title: str | None = None, **options: Any
+) -> alt.Legend:
+    """A legend in as few lines as the figure is wide enough for.
+
+    Vega wraps after a fixed count of entries and cuts what is too wide, so the count follows the width of the figure.
+
+    Args:
+        labels: What the entries say, in their order.
+        beside: Labels to the left of the plot: a legend begins where they end.
+        title: Of the legend, if it has one.
+        options: Other properties of the legend.
+    """
+    wide = [min(_PER_CHARACTER * len(label), _LONGEST) + _SYMBOL for label in labels] or [0.0]
+    taken = min(_PER_CHARACTER * max(map(len, beside), default=0), _NARROW_LABEL) + 10
+    choice = "1"
+    for columns in range(2, len(wide) + 1):
+        # A column is as wide as its widest entry.
+        need = sum(max(wide[at::columns]) for at in range(columns))
+        choice = f"containerSize()[0] >= {need + taken:.0f} ? {columns} : {choice}"
+    columns_expr = f"isFinite(containerSize()[0]) ? ({choice}) : {min(len(wide), 6)}"
+    return alt.Legend(title=title, columns=alt.ExprRef(columns_expr), **options)
+
+
+def coloured(
+    field: str, names: dict[str, str], present: pl.Series, *, beside: Iterable[str] = ("100k",), **options: Any
+) -> alt.Color:
+    """Colour by a field of few values, with its legend and no title; see `scale` and `legend`.
+
+    Args:
+        field: Shorthand of the field.
+        names: Value → colour.
+        present: The values that occur.
+        beside: Labels to the left of the plot.
+        options: Other properties of the legend.
+    """
+    colours = scale(names, present.unique().to_list())
+    shown = legend(map(str, colours.domain), beside=beside, **options)
+    return alt.Color(field, scale=colours, title=None, legend=shown)
 
 
 def shapes(names: dict[str, tuple[str, str]], present: list[str]) -> tuple[alt.Scale, alt.Scale]:

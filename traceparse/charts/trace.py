@@ -42,7 +42,7 @@ def turn_timeline(parts: pl.DataFrame, *, measure: str = "tokens", height: int =
             x2="after:Q",
             y=alt.Y("low:Q", title=title, axis=alt.Axis(labelExpr=theme.TOKENS, tickCount=5)),
             y2="high:Q",
-            color=alt.Color("part:N", scale=theme.scale(theme.PARTS, parts["part"].unique().to_list()), title=None),
+            color=theme.coloured("part:N", theme.PARTS, parts["part"]),
             tooltip=[
                 alt.Tooltip("turn:Q"),
                 alt.Tooltip("part:N", title="for"),
@@ -145,7 +145,7 @@ def phase_strip(phases: pl.DataFrame, *, height: int = 46) -> alt.Chart:
                 axis=alt.Axis(format="d", tickCount=8, grid=False),
             ),
             x2=alt.X2("after:Q"),
-            color=alt.Color("phase:N", scale=theme.scale(theme.PHASES, phases["phase"].unique().to_list()), title=None),
+            color=theme.coloured("phase:N", theme.PHASES, phases["phase"]),
             tooltip=[
                 alt.Tooltip("phase:N"),
                 alt.Tooltip("first_turn:Q", title="first turn"),

@@ -43,7 +43,8 @@ def write_report(data: Dataset, runs: list[str], out: Path | None = None, story:
             raise UsageError("a story is about the whole data set", expected="no RUN beside --story")
         return [_write(out or REPORTS / f"{_safe(data.manifest.name)}--{_safe(story)}.html", story_page(data))]
     if not runs:
-        return [_write(out or REPORTS / f"{_safe(data.manifest.name)}.html", dataset_page(data))]
+        place = out or REPORTS / f"{_safe(data.manifest.name)}.html"
+        return [_write(place, dataset_page(data, _pages_beside(data, place.parent)))]
     ids = list(dict.fromkeys(data.find(run) for run in runs))
     folder = out is not None and (out.is_dir() or (len(ids) > 1 and not out.suffix))
     if out is not None and len(ids) > 1 and not folder:
@@ -51,11 +52,19 @@ def write_report(data: Dataset, runs: list[str], out: Path | None = None, story:
             f"{len(ids)} runs do not go into one page", place=str(out), expected="a folder for --out, or one run"
         )
     base = out if out is not None and folder else REPORTS
-    paths = [
-        out if out is not None and not folder else base / f"{_safe(data.manifest.name)}--{_safe(trace_id)}.html"
-        for trace_id in ids
-    ]
+    paths = [out if out is not None and not folder else base / _run_page_name(data, trace_id) for trace_id in ids]
     return [_write(path, run_page(data, trace_id)) for path, trace_id in zip(paths, ids, strict=True)]
+
+
+def _run_page_name(data: Dataset, trace_id: str) -> str:
+    return f"{_safe(data.manifest.name)}--{_safe(trace_id)}.html"
+
+
+def _pages_beside(data: Dataset, folder: Path) -> dict[str, str]:
+    """The runs whose own page lies in a folder under the name that `write_report` gives it: trace_id → file name."""
+    there = {path.name for path in folder.glob("*--*.html")}
+    names = {trace_id: _run_page_name(data, trace_id) for trace_id in data.runs["trace_id"].to_list()}
+    return {trace_id: name for trace_id, name in names.items() if name in there}
 
 
 def _safe(name: str) -> str:

@@ -10,21 +10,36 @@ import polars as pl
 from traceparse import charts, facts
 from traceparse.report import views
 from traceparse.report.page import Figure, render
+from traceparse.report.places import located
+from traceparse.report.views import findings
 from traceparse.summary import summarise
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import altair as alt
 
     from traceparse.dataset import Dataset
 
 _SKIPPED_SHOWN = 300
+_FLAGS_SHOWN = 300
 
 
-def dataset_page(data: Dataset) -> str:
-    """The page of a data set as HTML."""
+def dataset_page(data: Dataset, run_pages: Mapping[str, str] | None = None) -> str:
+    """The page of a data set as HTML.
+
+    Args:
+        data: The loaded tables.
+        run_pages: Pages of runs that lie beside this one, by trace_id: their file names, fit for a link.
+    """
     runs = views.scored(data.runs)
     boards = views.leaders(runs)
+    reruns = _reruns(data)
     figures = _figures(data, runs)
+    if reruns:
+        panels = _rerun_figures(reruns["shapes"])
+        figures += panels
+        reruns["shape_panels"] = [figure.id for figure in panels if figure.id.startswith("rerun-shapes-")]
     return render(
         "dataset.html.j2",
         figures,
@@ -43,9 +58,11 @@ def dataset_page(data: Dataset) -> str:
         runs=runs.sort("start_local", "trace_id", descending=[True, False]).to_dicts(),
         n_twins=data.runs.height - runs.height,
         skipped=_skipped(data),
+        run_pages=run_pages or {},
+        by_trace={row["trace_id"]: row for row in runs.iter_rows(named=True)},
         findings=_findings(data),
-        reruns=views.rerun_kernels(data.reruns, data.kernels).to_dicts() if data.reruns.height else [],
-        failed_proofs=views.failed_proofs(data.reruns).to_dicts() if data.reruns.height else [],
+        reruns=reruns,
+        sound=views.SOUND,
     )
 
 
@@ -142,16 +159,57 @@ def _skipped(data: Dataset) -> dict[str, Any]:
     }
 
 
-def _findings(data: Dataset) -> list[dict[str, Any]]:
-    order = {"hack": 0, "flag": 1, "info": 2}
-    tally = data.findings.group_by("severity", "rule").agg(n=pl.len(), traces=pl.col("trace_id").n_unique()).to_dicts()
-    return sorted(tally, key=lambda row: (order.get(row["severity"], 3), -row["n"], row["rule"]))
+def _findings(data: Dataset) -> dict[str, Any]:
+    """The audit's findings; ``audited`` says whether there was an audit at all."""
+    found = data.findings
+    flags = findings.by_subject(found, "flag")
+    return {
+        "audited": (data.folder / "findings.parquet").exists(),
+        "counts": findings.severity_counts(found),
+        "rules": findings.by_rule(found).to_dicts(),
+        "hacks": located(data, findings.by_subject(found, "hack")),
+        "flags": located(data, flags.head(_FLAGS_SHOWN)),
+        "n_flags": flags.height,
+    }
+
+
+def _reruns(data: Dataset) -> dict[str, Any]:
+    """Kernels that were run again; empty where none was."""
+    table = data.reruns
+    if not table.height:
+        return {}
+    kernels = views.rerun_kernels(table, data.kernels, data.runs, data.boards)
+    shapes = views.rerun_shapes(table, data.kernels, data.runs)
+    proofs = views.failed_proofs(table).to_dicts()
+    failed = kernels.filter(pl.col("failed").is_not_null() | ~pl.col("outcome").is_in(views.SOUND))
+    outcomes = kernels["outcome"].value_counts(sort=True, name="n").rows()
+    order = list(views.OUTCOMES)
+    outcomes.sort(key=lambda row: order.index(row[0]) if row[0] in order else len(order))
+    return {
+        "kernels": kernels.to_dicts(),
+        "gpus": kernels["gpu_name"].unique(maintain_order=True).to_list(),
+        "boards_gpu": bool(kernels["outcome"].is_in(["reproduced", "differs"]).any()),
+        "outcomes": [(outcome, n, views.OUTCOMES.get(outcome, "")) for outcome, n in outcomes],
+        "cases": [
+            row
+            | {
+                "proofs": [
+                    proof for proof in proofs if all(proof[key] == row[key] for key in ("name", "problem", "gpu_name"))
+                ]
+            }
+            for row in failed.to_dicts()
+        ],
+        "proofs": views.proof_counts(table).to_dicts(),
+        "frameworks": views.by_framework(shapes).to_dicts() if shapes.height else [],
+        "shapes": shapes,
+        "shape_panels": [],
+    }
 
 
 _WORDS = {
     "coverage": (
         "How sure each figure is",
-        "Each bar is all runs; the darker, the surer. What is pale is a floor or an estimate, grey is not known.",
+        "Each bar is all runs, the surest part first; the last blue is a floor or an estimate, grey is not known.",
     ),
     "spend-model": (
         "Spend per run by model",
@@ -171,18 +229,14 @@ _WORDS = {
         "Blue is what the agents wrote to call a tool, orange what it answered; "
         "a long orange bar is context that every later turn reads again.",
     ),
-    "rerun-shapes": (
-        "Kernels run again, shape by shape",
-        "A dot is the time measured here, a black tick the kernels alone, a grey ring the published time; "
-        "a triangle is a shape whose time the host decides.",
-    ),
     "rerun-published": (
         "Measured against published",
-        "On the dashed line both are equal; below it the kernel is faster here. Kernels scatter most where they are smallest.",
+        "One mark per shape. On the dashed line both are equal; below it the kernel is faster here. "
+        "Triangles are shapes on which the host decides the time: they differ between machines, whatever the kernel.",
     ),
     "rerun-roof": (
         "Under the roof",
-        "The line is what the GPU can do; the further below it a mark stands, the more is left. "
+        "A line is what the GPU can do with numbers of one type; the further below its line a mark stands, the more is left. "
         "Work is counted by the deck's formulas, which can count less than the real work.",
     ),
     "budgets": (
@@ -215,21 +269,21 @@ def _figures(data: Dataset, runs: pl.DataFrame) -> list[Figure]:
         drawn["budgets"] = charts.budget_curves(curves)
     if (phases := views.phase_shares(runs, data.phases)).height:
         drawn["phases"] = charts.spend_by_phase(phases)
-    drawn |= _rerun_figures(data)
     return [Figure(name, chart, *_WORDS[name]) for name, chart in drawn.items()] + _board_panels(runs)
 
 
-def _rerun_figures(data: Dataset) -> dict[str, alt.Chart | alt.LayerChart]:
+def _rerun_figures(shapes: pl.DataFrame) -> list[Figure]:
     """Figures of kernels that were run again here; none where no shape was timed."""
-    if not data.reruns.height or not (shapes := views.rerun_shapes(data.reruns, data.kernels)).height:
-        return {}
-    drawn: dict[str, alt.Chart | alt.LayerChart] = {"rerun-shapes": charts.rerun_shape_times(shapes)}
+    figures = [
+        Figure(f"rerun-shapes-{at}", charts.rerun_shape_times(group), str(problem), "")
+        for at, ((problem,), group) in enumerate(shapes.group_by("problem", maintain_order=True))
+    ]
     if shapes["published_ms"].count():
-        drawn["rerun-published"] = charts.rerun_times(shapes)
+        figures.append(Figure("rerun-published", charts.rerun_times(shapes), *_WORDS["rerun-published"]))
     points, roofs = views.roofline(shapes)
     if points.height:
-        drawn["rerun-roof"] = charts.rerun_roofline(points, roofs)
-    return drawn
+        figures.append(Figure("rerun-roof", charts.rerun_roofline(points, roofs), *_WORDS["rerun-roof"]))
+    return figures
 
 
 def _board_panels(runs: pl.DataFrame) -> list[Figure]:

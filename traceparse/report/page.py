@@ -51,7 +51,7 @@ class Figure:
         """The spec, fit to stand in a script element."""
         spec = self.chart.to_dict()
         spec["config"] = theme.config()
-        spec["description"] = f"{self.title}. {self.reading}"
+        spec["description"] = f"{self.title}. {self.reading}".rstrip()
         spec["autosize"] = {"contains": "padding"}
         return script_json(_by_variable(deeply_visible(spec)))
 

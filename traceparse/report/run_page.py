@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from traceparse import charts
+from traceparse.audit.one import last_files
 from traceparse.metrics.boards import against_published
 from traceparse.metrics.narrate import paragraph
 from traceparse.published import load_boards
 from traceparse.report import views
 from traceparse.report.page import Figure, render
+from traceparse.report.places import located
 from traceparse.report.transcript import transcript
-from traceparse.report.views import course
+from traceparse.report.views import course, findings
 
 if TYPE_CHECKING:
     import altair as alt
@@ -57,6 +59,7 @@ def run_page(data: Dataset, run: str) -> str:
             frames["roi_runs"].select("n_cut", "n_cut_before_first", "n_cut_after_last").iter_rows(named=True), None
         ),
         findings=_findings(data, row["trace_id"]),
+        solution=_solution(frames),
         skipped=frames["skipped"].to_dicts(),
         phases=frames["phases"].to_dicts(),
     )
@@ -81,10 +84,17 @@ def _files(data: Dataset, trace_id: str) -> list[str]:
     )
 
 
-def _findings(data: Dataset, trace_id: str) -> list[dict[str, Any]]:
-    order = {"hack": 0, "flag": 1, "info": 2}
-    found = data.findings.filter(pl.col("trace_id") == trace_id).to_dicts()
-    return sorted(found, key=lambda row: order.get(row["severity"], 3))
+def _findings(data: Dataset, trace_id: str) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The run's findings by severity, the gravest first, each with its place."""
+    found = data.findings.filter(pl.col("trace_id") == trace_id)
+    parts = ((severity, located(data, findings.by_subject(found, severity))) for severity in findings.GRAVEST_FIRST)
+    return [(severity, rows) for severity, rows in parts if rows]
+
+
+def _solution(frames: Frames) -> dict[str, Any]:
+    """The files that the run ended with, as lines; empty where the trace holds none."""
+    files, missing = last_files(frames)
+    return {"files": [(name, text.split("\n")) for name, text in files.items()], "missing": missing} if files else {}
 
 
 _MARKS = {

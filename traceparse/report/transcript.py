@@ -79,7 +79,7 @@ def _calls(frames: Frames) -> dict[int, dict[str, Any]]:
 
 def _block(row: dict[str, Any], call: dict[str, Any] | None) -> dict[str, Any]:
     limit = SHOWN_CHARS.get(row["kind"], SHOWN_OTHER)
-    named = _arguments(row["text"]) if row["kind"] == "tool_use" else [("", row["text"])]
+    named = arguments(row["text"]) if row["kind"] == "tool_use" else [("", row["text"])]
     parts = [(name, *cut(text, limit)) for name, text in named]
     left_out = sum(left for _, _, left in parts)
     return {
@@ -110,7 +110,7 @@ def _label(row: dict[str, Any], call: dict[str, Any] | None) -> str:
     return f"{call['name']} {label}" if call else label
 
 
-def _arguments(text: str) -> list[tuple[str, str]]:
+def arguments(text: str) -> list[tuple[str, str]]:
     """A call's arguments by name, so that code in them reads as code; as they stand where they are no JSON object."""
     try:
         given = json.loads(text)
@@ -126,10 +126,19 @@ def _arguments(text: str) -> list[tuple[str, str]]:
 
 def show_command(trace_id: str, block: int) -> str:
     """The command that prints a whole block; safe to paste whatever the trace is called."""
-    where = "trace_id = '" + trace_id.replace("'", "''") + f"' AND block = {block}"
+    return f"{_show(trace_id, f'block = {block}')} --columns text --fmt jsonl"
+
+
+def show_record(trace_id: str, file: int, record: int) -> str:
+    """The command that prints a whole record; safe to paste whatever the trace is called."""
+    return f"{_show(trace_id, f'file = {file} AND record = {record}')} --columns kind,text --fmt jsonl"
+
+
+def _show(trace_id: str, which: str) -> str:
+    where = "trace_id = '" + trace_id.replace("'", "''") + f"' AND {which}"
     # Double quotes read better round the single ones of SQL, where nothing in the name means something to a shell.
     quoted = f'"{where}"' if re.fullmatch(r"[\w ./='@:+,-]+", where, re.ASCII) else shlex.quote(where)
-    return f"traceparse show blocks --where {quoted} --columns text --fmt jsonl"
+    return f"traceparse show blocks --where {quoted}"
 
 
 def _preview(entry: dict[str, Any]) -> str:

@@ -124,9 +124,8 @@
   }
   const arrive = () => {
     const target = location.hash.length > 1 && $(decodeURIComponent(location.hash.slice(1)));
-    const entry = target && target.closest("details.entry");
-    if (!entry) return;
-    entry.hidden = false; entry.open = true;
+    if (!target || !target.closest("details")) return;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) { fold.hidden = false; fold.open = true; }
     target.scrollIntoView({ block: "start" });
   };
   addEventListener("hashchange", arrive);

@@ -3,11 +3,23 @@
 from traceparse.report.views.basis import coverage
 from traceparse.report.views.leaders import current, leaders, scored
 from traceparse.report.views.progress import budget_curves, phase_shares
-from traceparse.report.views.reruns import failed_proofs, rerun_kernels, rerun_shapes, roofline
+from traceparse.report.views.reruns import (
+    OUTCOMES,
+    SOUND,
+    by_framework,
+    failed_proofs,
+    proof_counts,
+    rerun_kernels,
+    rerun_shapes,
+    roofline,
+)
 from traceparse.report.views.spend import content_kinds, effort_by, part_totals, tool_tokens, turn_parts
 
 __all__ = [
+    "OUTCOMES",
+    "SOUND",
     "budget_curves",
+    "by_framework",
     "content_kinds",
     "coverage",
     "current",
@@ -16,6 +28,7 @@ __all__ = [
     "leaders",
     "part_totals",
     "phase_shares",
+    "proof_counts",
     "rerun_kernels",
     "rerun_shapes",
     "roofline",
