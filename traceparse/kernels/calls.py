@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from traceparse.kernels import patch
-from traceparse.kernels.shell import Shell, apply_envelope
+from traceparse.kernels.patched import apply_envelope
+from traceparse.kernels.shell import Shell
 from traceparse.kernels.workspace import NOTHING, Text, Workspace, is_source, numbered_lines
 
 _PATH = ("file_path", "filePath", "path", "target_file", "filename", "file", "relative_workspace_path", "dir_path")
@@ -300,7 +301,7 @@ class Hands:
         if folder:
             self.shell.cwd = folder if folder.startswith("/") else self.workspace.cwd.rstrip("/") + "/" + folder
         line, cut = strip_cut(command)
-        outcome = self.shell.run(line, cut, call.result or "")
+        outcome = self.shell.run(line, cut, call.result or "", call.failed)
         if outcome.printed is not None and call.result is not None and not outcome.cut:
             path, first, last = outcome.printed
             if is_source(path):

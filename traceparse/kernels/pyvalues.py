@@ -7,6 +7,7 @@ Operations are a fixed list with bounds on sizes, because the scripts come from 
 from __future__ import annotations
 
 import ast
+import posixpath
 from typing import Any, Final
 
 MAX_CHARS = 2_000_000
@@ -64,6 +65,22 @@ def add(left: Any, right: Any) -> Any:
     return UNKNOWN
 
 
+def binary(op: ast.operator, left: Any, right: Any) -> Any:
+    """``left op right`` for the operators on the list."""
+    if isinstance(op, ast.Add):
+        return add(left, right)
+    if isinstance(op, ast.Div) and isinstance(left, FilePath) and isinstance(right, str):
+        joined = posixpath.join(left.name, right)
+        return FilePath(Partial(joined) if isinstance(left.name, Partial) or isinstance(right, Partial) else joined)
+    if isinstance(op, ast.Mult) and isinstance(left, str) and isinstance(right, int):
+        if not 0 <= right * len(left) < MAX_CHARS:
+            return UNKNOWN
+        return Partial(left * right) if isinstance(left, Partial) else left * right
+    if type(left) is int and type(right) is int and isinstance(op, (ast.Sub, ast.Mult)):
+        return left - right if isinstance(op, ast.Sub) else left * right
+    return UNKNOWN
+
+
 def compare(op: ast.cmpop, left: Any, right: Any) -> Any:
     """One comparison; `UNKNOWN` where a partial text leaves it open."""
     if isinstance(left, (Unknown, Partial, File, FilePath)) or isinstance(right, (Unknown, Partial, File, FilePath)):
@@ -98,6 +115,15 @@ def compare(op: ast.cmpop, left: Any, right: Any) -> Any:
     return UNKNOWN
 
 
+def sliced(held: Any, ends: list[Any]) -> Any:
+    """``held[start:stop:step]``."""
+    known = all(end is None or isinstance(end, int) for end in ends) and ends[2] != 0
+    if not known or not isinstance(held, (str, list, tuple)):
+        return UNKNOWN
+    cut = held[slice(*ends)]
+    return Partial(cut) if isinstance(held, Partial) and isinstance(cut, str) else cut
+
+
 _STRING_METHODS = frozenset(
     (
         *(
@@ -120,7 +146,16 @@ _STRING_METHODS = frozenset(
 )
 
 
-def string_method(owner: Any, name: str, arguments: list[Any]) -> Any:
+_NAMED_ARGUMENTS = {
+    "replace": ("old", "new", "count"),
+    "split": ("sep", "maxsplit"),
+    "rsplit": ("sep", "maxsplit"),
+    "splitlines": ("keepends",),
+}
+"""Positions of the arguments that Python takes by name, too."""
+
+
+def string_method(owner: Any, name: str, arguments: list[Any], keywords: dict[str, Any] | None = None) -> Any:
     """A method of a string, if it is on the list.
 
     Raises:
@@ -130,6 +165,14 @@ def string_method(owner: Any, name: str, arguments: list[Any]) -> Any:
         return UNKNOWN
     if name in ("encode", "decode"):
         return owner
+    if keywords:
+        places = _NAMED_ARGUMENTS.get(name, ())[len(arguments) :]
+        if set(keywords) - set(places):
+            return UNKNOWN
+        given = [keywords.get(place, UNKNOWN) for place in places]
+        while given and isinstance(given[-1], Unknown) and places[len(given) - 1] not in keywords:
+            given.pop()
+        arguments = [*arguments, *given]
     if name == "join":
         items = arguments[0] if arguments else UNKNOWN
         if not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):

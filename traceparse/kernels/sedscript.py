@@ -96,6 +96,8 @@ def _selected(edit: Edit, index: int, active: list[bool], number: int, total: in
         return not edit.negated
     if edit.last is None:
         return hits(edit.first) != edit.negated
+    if edit.first == 0 and number == 1:
+        active[index] = True  # "0,/re/" ends at the first match, be it in the first line
     inside = active[index]
     if inside:
         active[index] = not hits(edit.last) and not (isinstance(edit.last, int) and number > edit.last)
@@ -126,6 +128,8 @@ def _substitute(edit: Edit, line: str) -> str:
 def _command(script: str, at: int, extended: bool, perl: bool) -> tuple[Edit, int] | None:
     first, at = _address(script, at, extended)
     last: int | str | re.Pattern[str] | None = None
+    if first == 0 and not re.match(r",/", script[at:]):
+        return None
     if first is not None and script[at : at + 1] == ",":
         last, at = _address(script, at + 1, extended)
         if last is None:
@@ -141,12 +145,19 @@ def _command(script: str, at: int, extended: bool, perl: bool) -> tuple[Edit, in
         return Edit("d", first, last, negated), at + 1
     if verb in ("i", "a", "c"):
         rest = re.match(r"[iac]\s*(?:\\\n?)?", script[at:])
-        stop = script.find("\n", at + (rest.end() if rest else 1))
-        stop = len(script) if stop < 0 else stop
-        return Edit(verb, first, last, negated, None, script[at + (rest.end() if rest else 1) : stop]), stop
+        text = re.compile(r"(?:\\.|[^\\\n])*", re.DOTALL).match(script, at + (rest.end() if rest else 1))
+        shown = _plain_text(text[0]) if text else None
+        return (Edit(verb, first, last, negated, None, shown), text.end()) if text and shown is not None else None
     if verb == "s" and at + 1 < len(script):
         return _substitution(script, at, extended, perl, first, last, negated)
     return None
+
+
+def _plain_text(written: str) -> str | None:
+    """The text of ``i``, ``a`` or ``c`` without its escapes; None for those that name characters by number."""
+    if re.search(r"\\(?:\\\\)*[acdfovrx]", written):
+        return None
+    return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), written, flags=re.DOTALL)
 
 
 def _substitution(
@@ -169,9 +180,11 @@ def _substitution(
     if script[at : at + 1] not in ("", ";", "\n", " ", "}") or set(letters) - set("gIi0123456789"):
         return None
     pattern = _compile(source, extended, perl, "i" in letters.lower())
-    if pattern is None or (perl and re.search(r"[$@]", target)):
+    if pattern is None or not source or (perl and re.search(r"[$@]", target)) or re.search(r"\\[ULulE]", target):
         return None
     digits = re.sub(r"\D", "", letters)
+    if pattern.search("") and ("g" in letters or digits):
+        return None  # sed and Python count empty matches differently
     return Edit("s", first, last, negated, pattern, _replacement(target), "g" in letters, int(digits or 1)), at
 
 

@@ -1,20 +1,24 @@
 """Shell commands followed on paper: which files they write, copy, edit or bring back. Nothing is executed.
 
 Knows the commands by which agents change files (`cat`, `tee`, `cp`, `mv`, `sed`, `perl`, `git`, `python`, `patch` …);
-every other command changes nothing. What a command line does not fix makes a file partial.
+every other command changes nothing. What a command line does not fix makes a file partial. What commands print is
+`traceparse.kernels.streams`', git is `traceparse.kernels.repository`'s, Python scripts are `traceparse.kernels.pyscript`'s.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import posixpath
 import re
 from typing import NamedTuple
 
-from traceparse.kernels import patch, pyscript, sedscript
+from traceparse.kernels import pyscript, sedscript, streams
+from traceparse.kernels.alterers import alters
+from traceparse.kernels.chains import ASSIGN, KEYWORDS, STEADY, alternative_end, program, ran, strip
+from traceparse.kernels.patched import apply_envelope, apply_unified
+from traceparse.kernels.repository import Repository
 from traceparse.kernels.shellwords import Command, Word, read_commands
-from traceparse.kernels.workspace import NOTHING, Op, Text, Workspace
+from traceparse.kernels.streams import Printer, Range, Stream
+from traceparse.kernels.workspace import NOTHING, Text, Workspace
 
 
 class Outcome(NamedTuple):
@@ -22,46 +26,45 @@ class Outcome(NamedTuple):
 
     Attributes:
         cut: Its text was cut.
-        printed: (path, first line, last line) of one file whose text is the whole output; None otherwise. Lines are
-            1-based, `last` None for the end.
+        printed: The lines of one file whose text is the whole output; None otherwise.
     """
 
     cut: bool
-    printed: tuple[str, int, int | None] | None
+    printed: Range | None
 
 
-_KEYWORDS = frozenset(
-    ("do", "then", "else", "elif", "if", "while", "until", "!", "{", "time", "}", "done", "fi", "esac")
-)
-_WRAPPERS = frozenset(
-    ("sudo", "env", "nohup", "nice", "command", "exec", "stdbuf", "time", "timeout", "uv", "run", "flock", "builtin")
-)
-_WITH_VALUE = frozenset(("-n", "--with", "-k", "-s", "-p", "--python", "-i", "-o", "--project", "--directory", "-w"))
-_ASSIGN = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 # Begins only where a word begins, so that long words cost linear time; the same holds for the patterns elsewhere.
 _LITERAL_FILE = re.compile(r"""(?<![\w./~-])([\w./~-]*[\w-]\.(?:py|cuh?|cpp|h|hpp|ptx))\b""")
+_SEARCHES = re.compile(r"glob\(|listdir|iterdir|\bwalk\(|\bargv\b")
+_WRITES = re.compile(
+    r"\bopen\s*\(|write_(?:text|bytes)|\.write\s*\(|shutil\.|os\.(?:rename|replace|remove|system|popen)|\.unlink\s*\(|subprocess"
+)
+_OFFICIAL = frozenset(("check.py", "benchmark.py"))
 
 
 class Shell:
-    """Follows the commands of one agent's shell; variables and folder last as long as the shell does."""
+    """Follows the commands of one agent's shell; the folder lasts as long as the shell does."""
 
     def __init__(self, workspace: Workspace):
         self.workspace = workspace
         self.cwd = workspace.cwd
+        self.repository = Repository(workspace)
+        self.folders: list[str] = []
 
-    def run(self, line: str, cut: bool = False, output: str = "") -> Outcome:
+    def run(self, line: str, cut: bool = False, output: str = "", failed: bool | None = False) -> Outcome:
         """Follow a command line and do its file work in the workspace.
 
         Args:
             line: The command as logged.
             cut: The log says that it cut it.
             output: What the command printed: a Python traceback tells how far a script came.
+            failed: It ended with an error, as far as the log tells: of a chain of ``&&`` something did not run.
         """
-        self.output = output
-        self.printed: tuple[str, int, int | None] | None = None
+        self.output, self.failed = output, failed
+        self.printed: Range | None = None
         self.names = {"PWD": self.cwd}
         self.nested = 0
+        self.errexit, self.pipefail = re.search(r"\bset -\w*e", line) is not None, "pipefail" in line
         commands, open_end = read_commands(line, self.names)
         cut = cut or open_end
         self._all(commands, cut)
@@ -72,7 +75,7 @@ class Shell:
 
     def _unseen(self, line: str, last: Command) -> None:
         """A cut command: what it may have changed unseen."""
-        words = _strip(last.words)
+        words = strip(last.words)
         name = words[0].text.rsplit("/", 1)[-1] if words else ""
         body = last.stdin.text if last.stdin is not None else None
         if name in ("cat", "tee") and last.outputs:
@@ -80,38 +83,55 @@ class Shell:
         if last.stdin is not None and not (body or "").strip():
             self.workspace.unseen(None)  # a script of which nothing is shown
             return
-        named = {self.workspace.path(match, self.cwd) for match in _LITERAL_FILE.findall(body or line)}
-        self.workspace.unseen(named)
+        self.workspace.unseen(self._named(body or line))
 
     def _all(self, commands: list[Command], cut: bool) -> None:
-        depth = 0
+        depth, unsure, risky = 0, False, False
         stdin: Text | None = None
-        skip = False
-        for index, command in enumerate(commands):
+        outer = [self.cwd] * (commands[0].level if commands else 0)
+        index = 0
+        while index < len(commands):
+            command = commands[index]
+            while len(outer) > command.level:
+                self.cwd = outer.pop()
+            outer += [self.cwd] * (command.level - len(outer))
             words = list(command.words)
             if words and words[0].text == "for" and words[0].known and len(words) > 1:
                 self.names.pop(words[1].text, None)
-            while words and words[0].known and words[0].text in _KEYWORDS:
+            if command.joiner == "||":
+                end = alternative_end(commands, index)
+                with self.workspace.maybe():  # the log does not say whether it ran
+                    self._all([command._replace(joiner=";"), *commands[index + 1 : end]], cut)
+                stdin, index = None, end
+                continue
+            while words and words[0].known and words[0].text in KEYWORDS:
                 head = words.pop(0).text
                 depth += head in ("then", "else") or (head == "do")
                 depth -= head in ("fi", "done", "else", "elif") and depth > 0
-            if command.joiner == "||":
-                skip = True
-            elif command.joiner != "|":
-                skip = False
-            piped = index + 1 < len(commands) and commands[index + 1].joiner == "|"
-            feed = command.stdin if command.stdin is not None else stdin if command.joiner == "|" else None
-            if skip:
-                # After "||" the log does not say whether it ran.
+            if command.joiner == "&&":
+                unsure = unsure or risky
+            elif command.joiner == ";":
+                unsure = self.errexit and (unsure or risky)
+            name = program(words)
+            fails = name not in STEADY and bool(name)
+            risky = fails or (risky and self.pipefail and command.joiner == "|")
+            happened = ran(commands, index, failed=self.failed, errexit=self.errexit) if unsure else True
+            if happened is not False:
+                piped = index + 1 < len(commands) and commands[index + 1].joiner == "|"
+                feed = command.stdin if command.stdin is not None else stdin if command.joiner == "|" else None
+                doubt = depth > 0 or happened is None
+                whole = not (command.cut and cut)
+                stdin = self._simple(command._replace(words=words), feed, doubt, whole, piped)
+            else:
                 stdin = None
-                continue
-            whole = not (command.cut and cut)
-            stdin = self._simple(command._replace(words=words), feed, depth > 0, whole, piped)
+            index += 1
+        if outer:
+            self.cwd = outer[0]
 
     def _simple(self, command: Command, stdin: Text | None, doubt: bool, whole: bool, piped: bool) -> Text | None:
-        words = _strip(command.words)
-        while words and (assign := _ASSIGN.fullmatch(words[0].text)) and words[0].known:
-            words = _strip(words[1:])
+        words = strip(command.words)
+        while words and (assign := ASSIGN.fullmatch(words[0].text)) and words[0].known:
+            words = strip(words[1:])
             if not words:
                 self.names[assign[1]] = assign[2]
         output: Text | None = None
@@ -141,14 +161,18 @@ class Shell:
         workspace = self.workspace
         plain = [w for w in words if not (w.text.startswith("-") and len(w.text) > 1)]
         if name == "cd":
-            if plain and plain[0].known:
-                folder = plain[0].text
-                self.cwd = _join(self.cwd, folder)
-                self.names["PWD"] = self.cwd
+            self._cd(plain)
         elif name == "cat":
-            return self._cat(plain, stdin, taken or len(plain) < len(words))
+            return self._shown(Printer(workspace, self.cwd).cat(plain, stdin), taken or len(plain) < len(words))
+        elif name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in-place", w.text) for w in words):
+            self._sed(words, doubt)
         elif name in ("head", "tail", "sed", "nl"):
-            return self._cutters(name, words, plain, stdin, doubt, taken)
+            return self._shown(Printer(workspace, self.cwd).lines(name, words, plain, stdin), taken)
+        elif name == "pushd":
+            self.folders.append(self.cwd)
+            self._cd(plain)
+        elif name == "popd":
+            self.cwd = self.names["PWD"] = self.folders.pop() if self.folders else self.cwd
         elif name == "tee":
             for target in plain:
                 if target.known:
@@ -157,16 +181,19 @@ class Shell:
                     (workspace.append if adds else workspace.write)(self._path(target), text, "shell")
             return stdin
         elif name in ("echo", "printf"):
-            return _echo(name, words)
-        elif name in ("cp", "mv", "install", "ln"):
+            return streams.echo(name, words)
+        elif name in ("cp", "mv", "install", "ln", "rsync"):
             self._copy(name, plain, doubt)
         elif name == "rm":
-            for target in plain:
-                workspace.remove(self._path(target))
+            for path in (path for target in plain for path in workspace.matching(target.text, self.cwd)):
+                if doubt:
+                    workspace.unseen({path})
+                else:
+                    workspace.remove(path)
         elif name == "git":
-            self._git([w.text for w in words])
+            self.repository.run([w.text for w in words], self.cwd, lambda path: self._patch_file(path, stdin))
         elif name == "base64" and any(w.text in ("-d", "--decode", "-D") for w in words):
-            return _base64(stdin)
+            return streams.decoded(stdin)
         elif name in ("python", "python3") or re.fullmatch(r"python3\.\d+", name):
             self._python(words, stdin, doubt, whole)
         elif name == "perl":
@@ -176,93 +203,32 @@ class Shell:
             if body:
                 apply_envelope(workspace, body, self.cwd, cut=not whole)
         elif name == "patch" and stdin is not None and stdin.text:
-            self._unified(stdin.text)
+            apply_unified(workspace, stdin.text, self.cwd)
         elif name in ("bash", "sh", "source", "."):
             self._script(words, plain, stdin)
         elif name == "truncate":
             for target in plain[1:]:
                 if target.known and workspace.read(self._path(target)) is not None:
                     workspace.spoil(self._path(target), "shell")
+        else:
+            self._altered(name, words)
         return None
 
-    def _cat(self, plain: list[Word], stdin: Text | None, taken: bool) -> Text | None:
-        if not plain or plain[0].text == "-":
-            return stdin
-        if not all(word.known for word in plain):
-            return None
-        texts = [
-            self.workspace.read(self._path(word)) or self.workspace.originals.get(self._path(word)) for word in plain
-        ]
-        if len(plain) == 1 and not taken:
-            self.printed = (self._path(plain[0]), 1, None)
-        known = [t for t in texts if t is not None and t.text is not None]
-        if len(known) < len(texts):
-            return None
-        return Text("".join(t.text or "" for t in known), all(t.whole for t in known))
+    def _cd(self, plain: list[Word]) -> None:
+        if plain and plain[0].known:
+            self.cwd = self.names["PWD"] = _join(self.cwd, plain[0].text)
 
-    def _cutters(
-        self, name: str, words: list[Word], plain: list[Word], stdin: Text | None, doubt: bool, taken: bool
-    ) -> Text | None:
-        if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in-place", w.text) for w in words):
-            self._sed(words, doubt)
-            return None
-        if name == "nl" or not all(w.known for w in words):
-            return None
-        if name == "sed":
-            quiet = any(w.text == "-n" for w in words)
-            lines = re.fullmatch(r"(\d+),(\d+|\$)p", plain[0].text) if plain else None
-            if not quiet:
-                return self._sed_stream(words, stdin)
-            if lines is None:
-                return None
-            first, last = int(lines[1]), None if lines[2] == "$" else int(lines[2])
-            files = plain[1:]
-        else:
-            count = next((m for w in words if (m := re.fullmatch(r"-(?:n|-lines=)?(\+?-?\d+)", w.text))), None)
-            number = count[1] if count else None
-            if number is None and any(w.text == "-n" for w in words):
-                at = [w.text for w in words].index("-n")
-                number = words[at + 1].text if at + 1 < len(words) else None
-                plain = [w for i, w in enumerate(words) if not w.text.startswith("-") and i != at + 1]
-            if number is None or not re.fullmatch(r"\+?-?\d+", number):
-                return None
-            files = plain
-            if name == "tail":
-                if not number.startswith("+"):
-                    return None
-                first, last = int(number[1:]), None
-            elif number.startswith("-"):
-                return self._head_but(int(number[1:]), files, stdin)
-            else:
-                first, last = 1, int(number)
-        if len(files) == 1 and not taken and stdin is None:
-            self.printed = (self._path(files[0]), first, last)
-        source = self.workspace.read(self._path(files[0])) if len(files) == 1 else stdin if not files else None
-        if source is None or source.text is None or not source.whole:
-            return None
-        lines_kept = _LINE.findall(source.text)[first - 1 : last]
-        return Text("".join(lines_kept), True)
-
-    def _head_but(self, count: int, files: list[Word], stdin: Text | None) -> Text | None:
-        source = self.workspace.read(self._path(files[0])) if len(files) == 1 else stdin if not files else None
-        if source is None or source.text is None or not source.whole:
-            return None
-        return Text("".join(_LINE.findall(source.text)[: -count or None]), True)
-
-    def _sed_stream(self, words: list[Word], stdin: Text | None) -> Text | None:
-        edits, files = _sed_arguments(words)
-        source = self.workspace.read(self._path(files[0])) if len(files) == 1 else stdin if not files else None
-        if edits is None or source is None or source.text is None:
-            return None
-        text = sedscript.apply(source.text, edits)
-        return None if text is None else Text(text, source.whole)
+    def _shown(self, stream: Stream, taken: bool) -> Text | None:
+        """A stream's text; where nothing takes it, its lines are the command's output."""
+        if not taken and stream.shown is not None:
+            self.printed = stream.shown
+        return stream.text
 
     def _sed(self, words: list[Word], doubt: bool) -> None:
-        edits, files = _sed_arguments(words)
+        edits, files = streams.sed_arguments(words)
         known = all(w.known for w in words)
-        for target in files:
-            if target.known:
-                self._edit(self._path(target), edits if known else None, doubt)
+        for path in (path for word in files if word.known for path in self.workspace.matching(word.text, self.cwd)):
+            self._edit(path, edits if known else None, doubt)
 
     def _edit(self, path: str, edits: list[sedscript.Edit] | None, doubt: bool) -> None:
         held = self.workspace.read(path) or self.workspace.originals.get(path)
@@ -290,9 +256,8 @@ class Shell:
             )
         ):
             edits = None
-        for target in plain[1:]:
-            if target.known:
-                self._edit(self._path(target), edits, doubt)
+        for path in (path for word in plain[1:] if word.known for path in self.workspace.matching(word.text, self.cwd)):
+            self._edit(path, edits, doubt)
 
     def _copy(self, name: str, plain: list[Word], doubt: bool) -> None:
         if len(plain) < 2 or not all(w.known for w in plain):
@@ -300,48 +265,34 @@ class Shell:
                 self.workspace.spoil(self._path(plain[-1]), "shell")
             return
         target = self._path(plain[-1])
+        sources = [path for word in plain[:-1] for path in self.workspace.matching(word.text, self.cwd)]
         into = (
-            len(plain) > 2
+            len(sources) > 1
             or plain[-1].text.endswith("/")
             or plain[-1].text in (".", "..")
             or any(path.startswith(target + "/") for path in self.workspace.files)
         )
         # "cp kernel.py /tmp": a name without an ending is a folder.
         into = into or ("." not in target.rsplit("/", 1)[-1] and "." in plain[0].text.rsplit("/", 1)[-1])
-        for source in plain[:-1]:
-            origin = self._path(source)
-            place = (
-                self.workspace.path(source.text.rsplit("/", 1)[-1], _join(self.cwd, plain[-1].text)) if into else target
-            )
-            op: Op = "revert" if place in self.workspace.files and origin in self.workspace.files else "shell"
+        for origin in sources:
+            inside = self.workspace.path(origin.rsplit("/", 1)[-1], _join(self.cwd, plain[-1].text))
+            place = inside if into else target
             if place != origin:
-                self.workspace.copy(origin, place, op)
-                if doubt:
-                    self.workspace.spoil(place, op)
+                self.workspace.copy(origin, place)
+                if doubt or name == "ln":  # a link's text may change under its other name
+                    self.workspace.spoil(place, "shell")
                 if name == "mv":
                     self.workspace.remove(origin)
 
-    def _git(self, words: list[str]) -> None:
-        while words and words[0] in ("-C", "--no-pager", "-c"):
-            words = words[2:] if words[0] != "--no-pager" else words[1:]
-        verb, rest = (words[0], words[1:]) if words else ("", [])
-        if verb in ("checkout", "restore"):
-            names = rest[rest.index("--") + 1 :] if "--" in rest else [w for w in rest if not w.startswith("-")]
-            for name in names:
-                path = self.workspace.path(name, self.cwd)
-                if path in self.workspace.files:
-                    self.workspace.checkout(path)
-                elif name in (".", "./"):
-                    for held in [p for p in self.workspace.files if p in self.workspace.originals]:
-                        self.workspace.checkout(held)
-        elif verb == "stash":
-            if not rest or rest[0] in ("push", "save", "-u", "-q"):
-                self.workspace.stash()
-            elif rest[0] in ("pop", "apply"):
-                self.workspace.unstash()
-        elif verb == "reset" and "--hard" in rest:
-            for held in [p for p in self.workspace.files if p in self.workspace.originals]:
-                self.workspace.checkout(held)
+    def _altered(self, name: str, words: list[Word]) -> None:
+        """A program that changes the files it names: their text is not known any more."""
+        if alters(name, " ".join(word.text for word in words), self.output):
+            named = {path for word in words for path in self.workspace.matching(word.text.rpartition("=")[2], self.cwd)}
+            folders = tuple(f"{path}/" for path in named if "." not in posixpath.basename(path))
+            inside = {path for path in self.workspace.files if path.startswith(folders)} if folders else set()
+            here = any(word.text in (".", "./") for word in words)
+            relative = {path for path in self.workspace.files if here and not path.startswith("/")}
+            self.workspace.unseen(named | inside | relative)
 
     def _python(self, words: list[Word], stdin: Text | None, doubt: bool, whole: bool) -> None:
         texts = [w.text for w in words]
@@ -356,29 +307,51 @@ class Shell:
             if stdin is not None and stdin.text:
                 after = texts[texts.index("-") + 1 :] if "-" in texts else []
                 self._follow(stdin.text, "<stdin>", stdin.whole and whole, doubt, after)
-        elif script.known and script.text.endswith(".py") and "-m" not in texts:
-            held = self.workspace.read(self._path(script))
+        elif "-m" in texts:
+            self._altered(script.text, words)
+        elif script.known and script.text.endswith(".py"):
+            path = self._path(script)
+            if path.rsplit("/", 1)[-1] in _OFFICIAL:
+                self.workspace.launched()
+                return
+            held = self.workspace.read(path)
             # A module that the agent wrote is followed too, if it looks like a writer: test scripts change no sources.
             if held is not None and held.text and _WRITES.search(held.text):
                 after = texts[texts.index(script.text) + 1 :]
-                self._follow(held.text, script.text.rsplit("/", 1)[-1], held.whole, doubt, after)
+                place = _join(self.cwd, script.text)
+                self._follow(held.text, script.text.rsplit("/", 1)[-1], held.whole, doubt, after, place)
 
-    def _follow(self, source: str, name: str, sure: bool, doubt: bool, argv: list[str]) -> None:
+    def _follow(
+        self, source: str, name: str, sure: bool, doubt: bool, argv: list[str], path: str | None = None
+    ) -> None:
         if not _WRITES.search(source):
             return
-        if (
-            sure
-            and not doubt
-            and pyscript.run(source, self.workspace, self.cwd, _failing_line(self.output, name), argv)
-        ):
-            return
-        # The text is cut, expanded by the shell or no Python: the files it names in a writing way are no longer known.
-        for path in sorted({self.workspace.path(match, self.cwd) for match in _LITERAL_FILE.findall(source)}):
+        named = self._named(source)
+        if sure and not doubt:
+            fails_at = _failing_line(self.output, name)
+            done = pyscript.run(source, self.workspace, self.cwd, fails_at, argv, path=path, spawn=self._nested)
+            if done is not None and not done.lost:
+                return
+            named -= done.written if done is not None else set()
+            if done is not None and not named and not done.written and _SEARCHES.search(source):
+                self.workspace.unseen(None)
+                return
+        # The text is cut, expanded by the shell, no Python, or writes where it does not say: the files it names are no longer known.
+        self.workspace.unseen(named)
+
+    def _named(self, source: str) -> set[str]:
+        """The known files that a text names; by their last part alone where what stands before it is not in the text."""
+        found: set[str] = set()
+        for match in _LITERAL_FILE.finditer(source):
+            path = self.workspace.path(match[1], self.cwd)
             if path in self.workspace.files:
-                self.workspace.unseen({path})
+                found.add(path)
+            elif source[: match.start()].endswith("}"):
+                ending = "/" + match[1].rsplit("/", 1)[-1]
+                found |= {known for known in self.workspace.files if ("/" + known).endswith(ending)}
+        return found
 
     def _script(self, words: list[Word], plain: list[Word], stdin: Text | None) -> None:
-        self.nested += 1
         texts = [w.text for w in words]
         body: Text | None = stdin
         if any(re.fullmatch(r"-\w*c", t) for t in texts):
@@ -386,110 +359,30 @@ class Shell:
             body = Text(words[at].text, words[at].known) if at < len(words) else None
         elif plain and plain[0].known:
             body = self.workspace.read(self._path(plain[0]))
-        if body is not None and body.text and self.nested < 8:
+        if body is not None and body.text:
+            self._nested(body.text, whole=body.whole)
+
+    def _nested(self, line: str, whole: bool = True) -> None:
+        """Commands that a command starts in a shell of its own."""
+        self.nested += 1
+        if self.nested < 8:
             keep = self.cwd
             names, self.names = self.names, dict(self.names)
-            inner, open_end = read_commands(body.text, self.names)
-            self._all(inner, open_end or not body.whole)
+            inner, open_end = read_commands(line, self.names)
+            self._all(inner, open_end or not whole)
             self.cwd, self.names = keep, names
+        self.nested -= 1
 
-    def _unified(self, text: str) -> None:
-        for one in patch.parse_unified(text):
-            apply_file(self.workspace, one, self.cwd, cut=False)
-
-
-_WRITES = re.compile(r"\bopen\s*\(|write_text|\.write\s*\(|shutil\.|os\.(?:rename|replace|remove)|\.unlink\s*\(")
-
-
-def apply_envelope(workspace: Workspace, text: str, cwd: str, cut: bool) -> dict[str, str]:
-    """Apply an ``apply_patch`` envelope; a cut one leaves its last file partial.
-
-    Returns:
-        New lines that the patch shows, by path.
-    """
-    patches = patch.parse_envelope(text)
-    for index, one in enumerate(patches):
-        apply_file(workspace, one, cwd, cut and index == len(patches) - 1)
-    return {workspace.path(p.path, cwd): "\n".join(line for c in p.chunks for line in c.new) for p in patches}
-
-
-def apply_file(workspace: Workspace, one: patch.FilePatch, cwd: str, cut: bool) -> None:
-    """Apply one file's part of a patch; where it does not fit the known text the file is partial from then on."""
-    path = workspace.path(one.path, cwd)
-    if one.action == "delete":
-        workspace.remove(path)
-        return
-    if one.action == "add":
-        workspace.write(path, Text(one.added, not cut), "patch")
-        return
-    held = workspace.read(path) or workspace.originals.get(path)
-    if held is None or held.text is None:
-        workspace.spoil(path, "patch")
-    else:
-        text, fits = patch.apply(held.text, one.chunks)
-        workspace.write(path, Text(text, held.whole and fits and not cut), "patch")
-    if one.move_to:
-        target = workspace.path(one.move_to, cwd)
-        workspace.copy(path, target, "patch")
-        workspace.remove(path)
-
-
-def _strip(words: list[Word]) -> list[Word]:
-    """Words without wrappers such as ``timeout 60``, ``uv run`` or ``env A=b``."""
-    words = list(words)
-    while words and words[0].known and words[0].text.rsplit("/", 1)[-1] in _WRAPPERS:
-        head = words.pop(0).text.rsplit("/", 1)[-1]
-        while words and (words[0].text.startswith("-") or (head == "env" and "=" in words[0].text)):
-            option = words.pop(0).text
-            if option in _WITH_VALUE and words:
-                words.pop(0)
-        if head in ("timeout", "flock") and words:
-            words.pop(0)
-    return words
+    def _patch_file(self, path: str | None, stdin: Text | None) -> None:
+        text = stdin if path is None else self.workspace.read(path)
+        if text is not None and text.text and text.whole:
+            apply_unified(self.workspace, text.text, self.cwd)
+        else:
+            self.workspace.unseen(None)
 
 
 def _join(cwd: str, target: str) -> str:
     return posixpath.normpath(target if target.startswith("/") else posixpath.join(cwd, target))
-
-
-def _echo(name: str, words: list[Word]) -> Text | None:
-    known = all(w.known for w in words)
-    if name == "printf":
-        if len(words) == 1 and "%" not in words[0].text:
-            return Text(words[0].text.replace("\\n", "\n").replace("\\t", "\t"), known)
-        return None
-    flags = words[0].text if words and re.fullmatch(r"-[neE]+", words[0].text) else ""
-    text = " ".join(w.text for w in words[1 if flags else 0 :])
-    if "e" in flags:
-        text = text.replace("\\n", "\n").replace("\\t", "\t")
-    return Text(text + ("" if "n" in flags else "\n"), known)
-
-
-def _base64(stdin: Text | None) -> Text | None:
-    if stdin is None or stdin.text is None:
-        return None
-    try:
-        return Text(base64.b64decode(stdin.text, validate=False).decode("utf-8"), stdin.whole)
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return None
-
-
-def _sed_arguments(words: list[Word]) -> tuple[list[sedscript.Edit] | None, list[Word]]:
-    extended = any(re.fullmatch(r"-[a-zA-Z]*[Er][a-zA-Z]*", w.text) for w in words)
-    scripts: list[str] = []
-    files: list[Word] = []
-    position = 0
-    while position < len(words):
-        word = words[position]
-        if word.text in ("-e", "--expression") and position + 1 < len(words):
-            scripts.append(words[position + 1].text)
-            position += 1
-        elif not word.text.startswith("-"):
-            files.append(word)
-        position += 1
-    if not scripts and files:
-        scripts.append(files.pop(0).text)
-    return sedscript.parse("\n".join(scripts), extended), files
 
 
 def _failing_line(output: str, name: str) -> int | None:

@@ -34,6 +34,7 @@ class Command(NamedTuple):
         stdin: Heredoc or here-string; None without one.
         joiner: The operator before it: ``;``, ``&&``, ``||`` or ``|``.
         cut: The log cut it: an open quote, or an open heredoc.
+        level: How many parentheses stand open around it: what it does to the folder ends with them.
     """
 
     words: list[Word]
@@ -41,6 +42,7 @@ class Command(NamedTuple):
     stdin: Text | None
     joiner: str
     cut: bool
+    level: int = 0
 
 
 def read_commands(line: str, names: dict[str, str]) -> tuple[list[Command], bool]:
@@ -72,6 +74,7 @@ class _Reader:
         self.commands: list[Command] = []
         self.joiner = ";"
         self.cut = False
+        self.level = 0
 
     def read(self) -> list[Command]:
         text = self.text
@@ -108,10 +111,11 @@ class _Reader:
         else:
             self.at += 1
             self.close("|" if char == "|" else ";")
+            self.level = max(0, self.level + (char == "(") - (char == ")"))
 
     def close(self, joiner: str) -> None:
         if self.words or self.outputs or self.stdin is not None:
-            self.commands.append(Command(self.words, self.outputs, self.stdin, self.joiner, self.cut))
+            self.commands.append(Command(self.words, self.outputs, self.stdin, self.joiner, self.cut, self.level))
             self.pending = [(d, q, s, len(self.commands) - 1) if i < 0 else (d, q, s, i) for d, q, s, i in self.pending]
             self.words, self.outputs, self.stdin = [], [], None
             self.joiner = joiner

@@ -6,8 +6,12 @@ of a file of which some call's text is missing. A file can be *stale*: something
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import re
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 Op = Literal["write", "edit", "patch", "shell", "revert"]
@@ -54,9 +58,10 @@ class Workspace:
             self.cwd = self.root  # the log's folder and the paths its calls use are two names of one place
         self.files: dict[str, Text] = {}
         self.originals: dict[str, Text] = {}
-        self._stash: dict[str, Text] | None = None
         self._before: dict[str, Text | None] = {}
         self._ops: dict[str, Op] = {}
+        self._past: defaultdict[str, set[str]] = defaultdict(set)
+        self._copy_of: dict[str, str] = {}
         self.stale: set[str] = set()
         self.observed: set[str] = set()
 
@@ -64,7 +69,7 @@ class Workspace:
         """A file's key. A bare ``solution.py`` named from a folder above the problem's is the problem's own."""
         name = name.strip()
         base = cwd or self.cwd
-        full = name if name.startswith("/") else posixpath.join(base, name)
+        full = name if name.startswith(("/", "~/")) else posixpath.join(base, name)
         full = posixpath.normpath(full)
         if self.root is not None:
             if full.startswith(self.root + "/"):
@@ -72,6 +77,19 @@ class Workspace:
             if "/" not in name and name == "solution.py" and (self.root + "/").startswith(base.rstrip("/") + "/"):
                 return name
         return full
+
+    def matching(self, name: str, cwd: str | None = None) -> list[str]:
+        """Keys of the files that a word of the shell names: itself, or what its ``* ? [ ] { , }`` stand for among the files known."""
+        found: dict[str, None] = {}
+        for one in _braces(name):
+            path = self.path(one, cwd)
+            if any(mark in one for mark in "*?["):
+                depth = path.count("/")  # a star does not cross folders
+                hits = [p for p in self.files if p.count("/") == depth and fnmatch.fnmatchcase(p, path)]
+                found |= dict.fromkeys(hits)
+            else:
+                found[path] = None
+        return list(found)
 
     def read(self, path: str) -> Text | None:
         """What is known of a file; None for one that the log has not shown."""
@@ -81,7 +99,11 @@ class Workspace:
         """A file's new text. Text that only starts or continues a partial one must come with ``whole=False``."""
         if after.text is not None and len(after.text) > MAX_TEXT:
             after = Text(after.text[:MAX_TEXT], False)
-        self._before.setdefault(path, self.files.get(path))
+        old = self.files.get(path)
+        self._before.setdefault(path, old)
+        if old is not None and old.text:
+            self._past[path].add(old.text)
+        self._copy_of.pop(path, None)
         self._ops[path] = op
         self.files[path] = after
         self.stale.discard(path)
@@ -102,9 +124,18 @@ class Workspace:
         old = self.files.get(path)
         self.write(path, Text(old.text if old else None, False), op)
 
-    def copy(self, source: str, target: str, op: Op) -> None:
-        """``cp``: the target has the source's text, whatever is known of it."""
-        self.write(target, self.files.get(source) or self.originals.get(source) or NOTHING, op)
+    def copy(self, source: str, target: str, op: Op | None = None) -> None:
+        """``cp``: the target has the source's text, whatever is known of it.
+
+        Without an `op` it is a ``revert`` where the target held this text before, or where the source is its own backup; a
+        candidate copied into the solution's place is none.
+        """
+        text = self.files.get(source) or self.originals.get(source) or NOTHING
+        again = bool(text.text) and text.text in self._past[target]
+        kept = self._copy_of.get(source) == target
+        self.write(target, text, op or ("revert" if again or kept else "shell"))
+        if not kept:
+            self._copy_of[target] = source
 
     def remove(self, path: str) -> None:
         """The file is gone; writing it again starts anew. No change of text is recorded."""
@@ -116,23 +147,19 @@ class Workspace:
             self.files[path] = self.files[path]._replace(whole=False)
             self.stale.add(path)
 
-    def checkout(self, path: str) -> None:
-        """``git checkout``: back to the text the run started from, where the log has shown it."""
-        self.write(path, self.originals.get(path, NOTHING), "revert")
+    @contextmanager
+    def maybe(self) -> Iterator[None]:
+        """What happens inside may not have taken place: no version comes of it, and the files it touches are no longer known."""
+        files, before, ops = dict(self.files), dict(self._before), dict(self._ops)
+        yield
+        touched = {path for path in {*files, *self.files} if files.get(path) != self.files.get(path)}
+        fresh = {path: text for path, text in self.files.items() if path not in files}
+        self.files, self._before, self._ops = files, before, ops
+        self.files |= {path: text._replace(whole=False) for path, text in fresh.items()}
+        self.unseen(touched)
 
-    def stash(self) -> None:
-        """``git stash``: every file back to its start; `unstash` brings them again."""
-        self._stash = dict(self.files)
-        for path in list(self.files):
-            if path in self.originals:
-                self.checkout(path)
-
-    def unstash(self) -> None:
-        """``git stash pop``."""
-        for path, text in (self._stash or {}).items():
-            if self.files.get(path) != text:
-                self.write(path, text, "revert")
-        self._stash = None
+    def launched(self) -> None:
+        """The problem's check or benchmark starts now; the files stay as they are."""
 
     def observe(self, path: str, text: str) -> None:
         """A full reading of the file: the log shows its whole text."""
@@ -156,14 +183,11 @@ class Workspace:
         self._before, self._ops = {}, {}
         return changes
 
-    def discard_changes(self) -> None:
-        """Undo everything since the last `take_changes`: the call failed."""
-        for path, before in self._before.items():
-            if before is None:
-                self.files.pop(path, None)
-            else:
-                self.files[path] = before
-        self._before, self._ops = {}, {}
+
+def _braces(name: str) -> list[str]:
+    """``{a,b}.py`` as ``a.py`` and ``b.py``, one pair of braces."""
+    match = re.search(r"\{([^{}]*,[^{}]*)\}", name)
+    return [name[: match.start()] + part + name[match.end() :] for part in match[1].split(",")] if match else [name]
 
 
 _READ_LINE = re.compile(r"^ *(\d+)(?:\t|→|: |\| |[:|]$)(.*)$")
