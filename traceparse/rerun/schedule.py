@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from traceparse.errors import RerunError, UsageError
 from traceparse.rerun.deck import Problem, find_problem
@@ -326,6 +326,10 @@ def gpu_name(gpu: Gpu | None) -> str:
     return gpu.name if gpu else CPU
 
 
+_Left = Literal["claimed", "crowded"] | None
+"""Why a kernel is to be tried again: another batch is at it, or the GPU's memory ran out beside others."""
+
+
 def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | None], jobs: int) -> list[Result]:
     """Run a batch on the devices of this host, `jobs` kernels side by side on each."""
     done: dict[str, Result] = {}
@@ -334,8 +338,8 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
         if batch.stopped.is_set():
             raise KeyboardInterrupt
 
-    def one(target: Target, gpu: Gpu | None, slot: threading.BoundedSemaphore, *, patient: bool, alone: bool) -> bool:
-        """Run a kernel, or take over what another batch made of it; False where it is to be tried again later."""
+    def one(target: Target, gpu: Gpu | None, slot: threading.BoundedSemaphore, *, patient: bool, alone: bool) -> _Left:
+        """Run a kernel, or take over what another batch made of it; tells what is left to do."""
 
         def step(name: str, detail: str = "") -> None:
             alive()
@@ -356,15 +360,15 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
                             if kept.memory_short and not alone:
                                 told = "the GPU's memory ran out beside others; it runs again by itself"
                                 batch.progress(Progress(target.name, "waiting", told))
-                                return False
+                                return "crowded"
                             batch.keep(target, kept)
                         done[target.name] = kept
-                        return True
+                        return None
                 if not patient:
-                    return False
+                    return "claimed"
                 batch.progress(Progress(target.name, "waiting", "another batch runs it"))
                 batch.stopped.wait(_CLAIM_POLL_S)
-            return True
+            return None
 
     # Spread over devices in turn: which one a kernel runs on must not depend on timing, or a resumed batch would move it.
     placed = []
@@ -378,13 +382,19 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, jobs) * len(devices)) as pool:
         try:
             # What another batch is at comes after the other work; what lacked memory beside others comes last, by itself.
-            for patient, beside in ((False, max(1, jobs)), (True, max(1, jobs)), (True, 1)):
+            left: dict[_Left, list[tuple[Target, Gpu | None]]] = {None: placed, "claimed": [], "crowded": []}
+            rounds: tuple[tuple[_Left, int], ...] = ((None, max(1, jobs)), ("claimed", max(1, jobs)), ("crowded", 1))
+            for taken, beside in rounds:
                 slots = {id(gpu): threading.BoundedSemaphore(beside) for gpu in devices}
                 futures = {
-                    pool.submit(one, target, gpu, slots[id(gpu)], patient=patient, alone=beside == 1): (target, gpu)
-                    for target, gpu in placed
+                    pool.submit(one, target, gpu, slots[id(gpu)], patient=taken is not None, alone=beside == 1): (
+                        target,
+                        gpu,
+                    )
+                    for target, gpu in left[taken]
                 }
-                placed = [futures[future] for future in concurrent.futures.as_completed(futures) if not future.result()]
+                for future in concurrent.futures.as_completed(futures):
+                    left[future.result()].append(futures[future])
         except BaseException:
             # Workers end at their next event; the supervisors end their trees when the pipes close.
             batch.stopped.set()

@@ -194,7 +194,7 @@ class Candidate:
         for one in self._inputs:
             for _ in range(_FIRST_CALLS):
                 self.clock.once(self._call, one)
-        if message["profile"]:
+        if message.get("profile"):
             meter.attach()
         return {}
 
