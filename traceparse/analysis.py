@@ -31,10 +31,10 @@ def analyse(frames: Frames, *, tokens: bool = True, analysis: bool = True, stric
 
 def _each_run(frames: Frames, strict: bool) -> Frames:
     """Analyse run by run: every step sees the rows of one trace only."""
-    apart = {name: data.partition_by("trace_id", as_dict=True, maintain_order=True) for name, data in frames.items()}
+    apart = {name: _by_trace(data) for name, data in frames.items()}
     done: dict[str, list[pl.DataFrame]] = defaultdict(list)
     for trace_id in frames["runs"]["trace_id"]:
-        run = {name: parts.get((trace_id,), frames[name].clear()) for name, parts in apart.items()}
+        run = {name: parts.get(trace_id, frames[name].clear()) for name, parts in apart.items()}
         try:
             run = analyse_run(run)
         except Exception as error:
@@ -45,6 +45,16 @@ def _each_run(frames: Frames, strict: bool) -> Frames:
         for name, data in run.items():
             done[name].append(data)
     return frames | {name: pl.concat(parts) for name, parts in done.items()}
+
+
+def _by_trace(data: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """The rows of each trace; a frame of one trace as it is, since a copy of a large log's text is a large one."""
+    names = data["trace_id"].unique().to_list()
+    if len(names) == 1:
+        return {names[0]: data}
+    return {
+        str(name): part for (name,), part in data.partition_by("trace_id", as_dict=True, maintain_order=True).items()
+    }
 
 
 def analyse_run(run: Frames) -> Frames:

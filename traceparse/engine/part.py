@@ -88,46 +88,7 @@ def _build(job: Job) -> Built:
         if item.trace_id in job.kept:
             marks.append(job.kept[item.trace_id])
             continue
-        ids: list[str] = []
-        found: str | None = None
-        log = Log(item.trace_id, item.members, strict=job.options.strict)
-        try:
-            reader = by_name(job.options.format) if job.options.format else detect(item.members[0])
-            if reader is None:
-                unread.append(_no_block(item, "unsupported", "by_design", "no reader knows this file"))
-            else:
-                found = reader.NAME
-                for trace in reader.read(log):
-                    trace_id = f"{item.trace_id}#{trace.part}" if trace.part else item.trace_id
-                    facts = describe(
-                        trace_id,
-                        trace,
-                        source=f"{job.source}/{item.members[0].path}" if item.members[0].path else job.source,
-                    )
-                    facts.update(source_bytes=item.n_bytes, source_sha256=item.sha256)
-                    copied = job.copies.get(trace_id, frozenset())
-                    keyed += [(trace_id, key, at, key in copied) for key, at in keys(trace).items()]
-                    mark_copies(trace, copied)
-                    runs.append(
-                        (
-                            trace_id,
-                            facts,
-                            assemble(trace, trust_error_flags=trusts_error_flags(trace, facts["harness"])),
-                        )
-                    )
-                    ids.append(trace_id)
-                if not ids:  # the format fits, but no session came out: what was skipped must not vanish with it
-                    unread.extend(_skip_row(item.trace_id, skip) for skip in log.skipped)
-                    unread.append(_no_block(item, "no_session", "dropped", f"{reader.NAME}: no session in it"))
-        except TraceparseError as error:
-            if job.options.strict:
-                raise
-            unread.append(_no_block(item, "unreadable", "dropped", str(error)))
-        except Exception as error:
-            if job.options.strict:
-                raise
-            # One trace that trips over a fault of ours must not cost the other hundreds; the summary names it.
-            unread.append(_no_block(item, "reader_fault", "dropped", f"{type(error).__name__}: {error}"))
+        ids, found = _read_group(item, job, runs, unread, keyed)
         marks.append(TraceMark(item.trace_id, item.marks, ids, found))
     frames = analyse(
         _framed(runs, unread, strict=job.options.strict),
@@ -154,10 +115,69 @@ def _build(job: Job) -> Built:
     return Built(job.number, marks, counts)
 
 
-def _framed(runs: list[tuple[str, dict[str, Any], Run]], unread: list[dict[str, Any]], *, strict: bool) -> Frames:
-    """The tables of the traces; one whose values no column takes is left out and named, at the cost of no other."""
+def _read_group(
+    item: Group,
+    job: Job,
+    runs: list[tuple[str, dict[str, Any], Run]],
+    unread: list[dict[str, Any]],
+    keyed: list[tuple[str, str, Any, bool]],
+) -> tuple[list[str], str | None]:
+    """Read and assemble the traces of one group of files; their ids and the reader's name.
+
+    Nothing of the log outlives the call but the assembled columns: a trace held longer costs its text twice.
+    """
+    ids: list[str] = []
+    found: str | None = None
+    log = Log(item.trace_id, item.members, strict=job.options.strict)
     try:
-        return tables.frames(runs)
+        reader = by_name(job.options.format) if job.options.format else detect(item.members[0])
+        if reader is None:
+            unread.append(_no_block(item, "unsupported", "by_design", "no reader knows this file"))
+        else:
+            found = reader.NAME
+            for trace in reader.read(log):
+                trace_id = f"{item.trace_id}#{trace.part}" if trace.part else item.trace_id
+                facts = describe(
+                    trace_id,
+                    trace,
+                    source=f"{job.source}/{item.members[0].path}" if item.members[0].path else job.source,
+                )
+                facts.update(source_bytes=item.n_bytes, source_sha256=item.sha256)
+                copied = job.copies.get(trace_id, frozenset())
+                keyed += [(trace_id, key, at, key in copied) for key, at in keys(trace).items()]
+                mark_copies(trace, copied)
+                runs.append(
+                    (
+                        trace_id,
+                        facts,
+                        assemble(trace, trust_error_flags=trusts_error_flags(trace, facts["harness"])),
+                    )
+                )
+                ids.append(trace_id)
+            if not ids:  # the format fits, but no session came out: what was skipped must not vanish with it
+                unread.extend(_skip_row(item.trace_id, skip) for skip in log.skipped)
+                unread.append(_no_block(item, "no_session", "dropped", f"{reader.NAME}: no session in it"))
+    except TraceparseError as error:
+        if job.options.strict:
+            raise
+        unread.append(_no_block(item, "unreadable", "dropped", str(error)))
+    except Exception as error:
+        if job.options.strict:
+            raise
+        # One trace that trips over a fault of ours must not cost the other hundreds; the summary names it.
+        unread.append(_no_block(item, "reader_fault", "dropped", f"{type(error).__name__}: {error}"))
+    return ids, found
+
+
+def _framed(runs: list[tuple[str, dict[str, Any], Run]], unread: list[dict[str, Any]], *, strict: bool) -> Frames:
+    """The tables of the traces; one whose values no column takes is left out and named, at the cost of no other.
+
+    Empties `runs`: their text stands in the tables then, and would cost as much memory again.
+    """
+    try:
+        built = tables.frames(runs)
+        runs.clear()
+        return built
     except StoreError:
         if strict:
             raise

@@ -14,6 +14,9 @@ from traceparse.store.place import MANIFEST, disk_error
 if TYPE_CHECKING:
     import polars as pl
 
+_GROUP_BYTES = 8 << 20
+"""Of a frame, in one row group of its file: more than most parts have, and little beside the largest log."""
+
 
 def scan(folder: Path, name: str) -> pl.LazyFrame:
     """A table of a loaded data set, lazily; an empty typed one where no load and nothing else wrote it.
@@ -89,9 +92,16 @@ def write_parquet(data: pl.DataFrame, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        data.write_parquet(path, compression="zstd", compression_level=1, statistics=True)
+        data.write_parquet(
+            path, compression="zstd", compression_level=1, statistics=True, row_group_size=_rows_per_group(data)
+        )
     except (OSError, pl.exceptions.PolarsError) as error:
         raise disk_error(error, path) from error
+
+
+def _rows_per_group(data: pl.DataFrame) -> int:
+    """Rows of about `_GROUP_BYTES`: the writer holds a whole group, encoded and not, on top of the frame."""
+    return max(int(data.height * _GROUP_BYTES / max(data.estimated_size(), _GROUP_BYTES)), 1)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
