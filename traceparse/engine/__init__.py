@@ -12,7 +12,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -45,6 +45,7 @@ from traceparse.errors import FormatError, SourceError, StoreError, TraceparseEr
 from traceparse.formats import by_name, group
 from traceparse.sources import Listing, resolve
 from traceparse.store import FileMark, Manifest, TraceMark
+from traceparse.waiting import as_they_end
 
 if TYPE_CHECKING:
     from traceparse.engine.part import Built, Job
@@ -275,7 +276,7 @@ def _in_processes(work: list[Job], n: int) -> Iterator[Built]:
     try:
         with _plain_main():
             futures = [pool.submit(build_part, job) for job in work]
-        for future in as_completed(futures):
+        for future in as_they_end(futures):
             yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

