@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -159,5 +161,17 @@ def full() -> dict[str, list[dict[str, Any]]]:
             "snippet": HOSTILE,
         }
     ]
+    # The leader's kernel again on an H200: 0.5 and 2 ms where 1 ms was published; the host decides the first; one proof fails.
+    gates = json.dumps(
+        {"correct": {"verdict": "pass", "evidence": []}, "same_storage": {"verdict": "fail", "evidence": [HOSTILE]}}
+    )
+    reruns = [
+        {"trace_id": SEEN, "rerun": 0, "run_at": datetime(2026, 8, 10, tzinfo=UTC), "kernel_sha256": "a" * 64, "deck_sha256": "b" * 64,
+         "problem": "07_w4a16_gemm", "gpu_name": "NVIDIA H200", "gpu_key": "h200", "shape": n, "shape_label": f"M={n} N=12288", "median_ms": ms,
+         "low_ms": 0.9 * ms, "high_ms": 1.1 * ms, "kernel_ms": 0.2, "host_bound": n == 0, "peak_fraction": 0.1, "published_ms": 1.0,
+         "time_ratio": ms, "gate_published": "skipped", "gate_current": "pass", "gate_strict": "fail", "gates_json": gates, "framework": "triton",
+         "outcome": "fails_check", "message": HOSTILE}
+        for n, ms in enumerate((0.5, 2.0))
+    ]  # fmt: skip
     return rows(runs=runs, turns=turns, blocks=blocks, tool_calls=calls, phases=phases, roi=ladder, roi_runs=milestones, kernels=kernels, findings=findings,
-                skipped=skipped)  # fmt: skip
+                skipped=skipped, reruns=reruns)  # fmt: skip

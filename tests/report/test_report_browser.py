@@ -82,7 +82,8 @@ def opened(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
         context.close()
 
 
-FIGURES = {"data": {"coverage", "board-0", "board-1", "spend-model", "spend-harness", "kinds", "tools", "phases"},
+FIGURES = {"data": {"coverage", "board-0", "board-1", "spend-model", "spend-harness", "kinds", "tools", "phases",
+                    "rerun-shapes-0", "rerun-published", "rerun-roof"},
            "run": {"ladder", "ladder-time", "phase-strip", "timeline", "parts"}}  # fmt: skip
 
 
@@ -111,6 +112,32 @@ def test_every_figure_is_drawn_with_marks_that_can_be_seen(opened: Any, name: st
         }).length]))""")
     assert set(marks) == FIGURES[name]
     assert all(count > 0 for count in marks.values()), marks
+
+
+def test_the_host_and_the_published_time_have_marks_of_their_own(opened: Any) -> None:
+    """Two shapes: each measured, its kernels alone, and published; the legends name what occurs."""
+    page = opened("data").page
+    assert page.locator("#rerun-shapes-0 .mark-symbol.role-mark path").count() == 6
+    legend = page.locator("#rerun-shapes-0 .role-legend-label text").all_text_contents()
+    assert legend == ["triton", "measured", "host decides", "kernels alone", "published"]
+    assert page.locator("#reruns table").nth(1).locator("tbody td").last.inner_text() == "1 of 2"
+
+
+def test_a_legend_is_never_wider_than_its_figure(opened: Any) -> None:
+    page = opened("data", 390).page
+    cut = page.evaluate("""() => [...document.querySelectorAll('.chart')].filter(c => {
+        const right = c.getBoundingClientRect().right + 1;
+        return [...c.querySelectorAll('.role-legend-label text')].some(t => t.getBoundingClientRect().right > right);
+    }).map(c => c.closest('figure').id)""")
+    assert cut == []
+
+
+def test_a_finding_leads_to_its_record_in_the_transcript(opened: Any) -> None:
+    page = opened("run").page
+    page.locator("#findings summary").first.click()
+    page.locator("#findings a", has_text="open the transcript at record 2").click()
+    page.wait_for_selector("#t1[open]")
+    assert page.evaluate("location.hash") == "#r0-2"
 
 
 def test_the_timeline_has_one_bar_per_part_of_a_turn(opened: Any) -> None:

@@ -77,7 +77,8 @@ def table(frame: pl.DataFrame, *, rows: int = 60) -> str:
     columns = [_cells(column) for column in shown]
     styles = [_NUMBER if column.dtype.is_numeric() else _WORDS for column in shown]
     head = "".join(
-        f'<th style="{style}">{escape(name)}</th>' for name, style in zip(shown.columns, styles, strict=True)
+        f'<th style="{style};white-space:nowrap">{escape(name)}</th>'
+        for name, style in zip(shown.columns, styles, strict=True)
     )
     body = "".join(
         "<tr>" + "".join(f'<td style="{style}">{cell}</td>' for cell, style in zip(row, styles, strict=True)) + "</tr>"
