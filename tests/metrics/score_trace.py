@@ -69,6 +69,7 @@ class Trace:
                 "version": version,
                 "turn": record // 2,
                 "record": record,
+                "path": "solution.py" if solution else "kernel.cu",
                 "is_solution": solution,
                 "is_sidecar": not solution,
             }

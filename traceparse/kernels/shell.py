@@ -106,6 +106,8 @@ class Shell:
                 continue
             while words and words[0].known and words[0].text in KEYWORDS:
                 head = words.pop(0).text
+                if head in ("do", "done"):
+                    self.workspace.loop(begins=head == "do")
                 depth += head in ("then", "else") or (head == "do")
                 depth -= head in ("fi", "done", "else", "elif") and depth > 0
             if command.joiner == "&&":
@@ -316,7 +318,9 @@ class Shell:
                 return
             held = self.workspace.read(path)
             # A module that the agent wrote is followed too, if it looks like a writer: test scripts change no sources.
-            if held is not None and held.text and _WRITES.search(held.text):
+            # The solution itself, when run, writes what it builds.
+            own = path.rsplit("/", 1)[-1] == "solution.py"
+            if not own and held is not None and held.text and _WRITES.search(held.text):
                 after = texts[texts.index(script.text) + 1 :]
                 place = _join(self.cwd, script.text)
                 self._follow(held.text, script.text.rsplit("/", 1)[-1], held.whole, doubt, after, place)

@@ -161,6 +161,9 @@ class Workspace:
     def launched(self) -> None:
         """The problem's check or benchmark starts now; the files stay as they are."""
 
+    def loop(self, *, begins: bool) -> None:
+        """The body of a loop begins or ends."""
+
     def observe(self, path: str, text: str) -> None:
         """A full reading of the file: the log shows its whole text."""
         if path not in self.files:

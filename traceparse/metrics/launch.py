@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from traceparse.metrics.shell import NOTHING, Command, Script, mentioned_files, parse
+from traceparse.metrics.shell import NOTHING, Command, Run, Script, mentioned_files, parse
+from traceparse.sources.names import canonical_problem
 
 _IDENTIFIER = re.compile(
     r"(?:with ID|session ID|cell ID|\(ID|[Tt]ask ID|background \(ID):? ?([\w-]+)|\"?(?i:session_id|shell_id|task_id)\"?[=:] ?\"?([\w-]+)"
@@ -29,6 +30,8 @@ _ALL_RUNS = re.compile(r"/outputs/runs/?(?=[\s;&\"']|$)")
 _PROBLEM = re.compile(r"_\d\d_[a-z]\w*$")
 """The end of a run_id: problems were renamed, so that a run's folder may end otherwise than its id."""
 
+_COPY = re.compile(r"\b(?:cp|mv)\s+(?:-\w+\s+)*([\w./~-]+\.(?:log|txt|out|output))\s+([\w./~-]+)")
+_LOG_ENDINGS = (".log", ".txt", ".out", ".output")
 _ONLY_CD = re.compile(r"\s*cd\s+\S+\s*\Z")
 _NOT_A_LOG = re.compile(r"result\.json|\.(?:py|md|json|ya?ml|cu|cuh|toml|jsonl)$|/memory/|/archive/")
 _WRITES_SCRIPT = re.compile(r"\b(?:check|benchmark)\.(?:py|main)")
@@ -46,7 +49,8 @@ class Launch(msgspec.Struct, eq=False):
         seen: Figures already taken from its output, with how often: reading the same log again adds nothing.
         outcomes: Outcomes of checks already taken.
         first_line: The visible text only changes the folder: the log kept the first line of several.
-        behind: Earlier launches whose output it prints: a reading command that itself went to the background.
+        behind: Earlier launches whose output it prints: a reading command that itself went to the background, or to a file.
+        text: The command's text.
     """
 
     turn: int
@@ -58,6 +62,7 @@ class Launch(msgspec.Struct, eq=False):
     outcomes: int = 0
     first_line: bool = False
     behind: tuple[Launch, ...] = ()
+    text: str = ""
 
     def starts(self, script: Script) -> bool:
         """Whether its text shows that it runs this script."""
@@ -88,18 +93,23 @@ class Sources(NamedTuple):
         stream: Each poll shows only what is new; else the same text may be shown again.
         basis: ``call`` (the call's own output), ``job`` (an earlier launch's), ``log`` (a log of this run whose writer is not in the
             trace), ``foreign`` (another run's or an unknown file).
+        earlier: Launches whose output can stand in it as well, of which nothing is new.
     """
 
     launches: tuple[Launch, ...]
     stream: bool
     basis: str
+    earlier: tuple[Launch, ...] = ()
 
 
 class Ledger:
     """The launches of one trace, in the order of its calls."""
 
-    def __init__(self, run_id: str | None) -> None:
+    def __init__(self, run_id: str | None, problems: Iterable[str | None] = ()) -> None:
         self._run = _PROBLEM.sub("", run_id or "")
+        self._problems = frozenset(canonical_problem(name) for name in problems if name)
+        self._earlier: dict[str, tuple[Launch, ...]] = {}
+        self._authored: set[str] = set()
         self._jobs: dict[str, Launch] = {}
         self._files: dict[str, Launch] = {}
         self._commands: dict[str, Launch] = {}
@@ -112,21 +122,28 @@ class Ledger:
         command = parse(text, self._scripts) if text else NOTHING
         if text and (call["truncated"] or _CHOPPED.search(text)) and _CHOPPED.search(text):
             command = command._replace(cut=True)
+        command = command._replace(runs=tuple(self._placed(run) for run in command.runs))
         shell = call["tool"] in ("shell", "other")
-        hidden = shell and (command.cut or not text or not (command.runs or command.reads))
+        hidden = shell and (command.cut or not text or not (command.runs or command.reads or command.quotes))
         launch = Launch(
-            call["turn"], call["record"], call["agent"], command, hidden, first_line=_ONLY_CD.match(text) is not None
-        )
+            call["turn"], call["record"], call["agent"], command, hidden, first_line=_ONLY_CD.match(text) is not None,
+            text=text,
+        )  # fmt: skip
         if shell and command.reads and not command.runs:
             launch.behind = tuple(dict.fromkeys(self._by_path(mentioned_files(text))))
+            self._forward(launch)
+        if shell:
+            self._copied(text)
+        self._authored |= command.authored
         if call["tool"] in ("write", "edit"):
             self._remember_script(call)
+            self._authored.add((call["file_path"] or "").rsplit("/", 1)[-1])
         if text:
             self._remember_written(text, command)
             self._commands[text.strip()] = launch
             for run in command.runs:
                 if run.log:
-                    self._files[_normal(run.log)] = launch
+                    self._logs_to(_normal(run.log), launch, adds=run.appends)
             if shell:
                 for path in mentioned_files(text):
                     if not command.reads or command.runs:
@@ -167,14 +184,18 @@ class Ledger:
         jobs = dict.fromkeys([*self._by_id(call), *self._by_path(paths), *self._by_header(text)])
         jobs = dict.fromkeys(origin for job in jobs for origin in (job.behind or (job,)))
         if jobs:
-            return Sources(tuple(jobs), call["name"].lower() in _STREAMS, "job")
+            earlier = tuple(one for path in paths for one in self._earlier.get(_normal(path), ()) if one not in jobs)
+            return Sources(tuple(jobs), call["name"].lower() in _STREAMS, "job", earlier)
         if launch.own or not (launch.command.reads or call["tool"] == "read"):
             return Sources((launch,), False, "call")
         elsewhere = self._of_another_run(_command_text(call) + "/")
         own = [
             path
             for path in paths
-            if not _NOT_A_LOG.search(path) and not self._of_another_run(path) and not (elsewhere and path[0] != "/")
+            if not _NOT_A_LOG.search(path)
+            and not self._of_another_run(path)
+            and not (elsewhere and path[0] != "/")
+            and path.rsplit("/", 1)[-1] not in self._authored
         ]
         if own and len(own) == len(paths):
             writer = next(
@@ -184,6 +205,35 @@ class Ledger:
                 self._files[_normal(path)] = writer
             return Sources((writer,), False, "log")
         return Sources((launch,), False, "foreign")
+
+    def _placed(self, run: Run) -> Run:
+        """Another problem's check says nothing of this run's solution."""
+        foreign = run.problem is not None and self._problems and canonical_problem(run.problem) not in self._problems
+        return run._replace(script="own") if foreign else run
+
+    def _logs_to(self, path: str, launch: Launch, *, adds: bool) -> None:
+        before = self._files.get(path)
+        kept = (*self._earlier.get(path, ()), before) if adds and before is not None and before is not launch else ()
+        self._earlier[path] = tuple(one for one in kept if one is not None)
+        self._files[path] = launch
+
+    def _forward(self, launch: Launch) -> None:
+        """A command that writes what other logs hold into a file: reading this one shows those again."""
+        for name in launch.command.written if launch.behind else ():
+            if name.endswith(_LOG_ENDINGS):
+                adds = name in launch.command.appended and name in self._files
+                before = self._files[name] if adds else None
+                kept = (before.behind or (before,)) if before is not None else ()
+                launch.behind = tuple(dict.fromkeys((*kept, *launch.behind)))
+                self._files[name] = launch
+
+    def _copied(self, text: str) -> None:
+        """``cp`` or ``mv`` of a log: what it holds is the old one's."""
+        for source, target in _COPY.findall(text):
+            writer = next(iter(self._by_path([source])), None)
+            if writer is not None:
+                name = source.rsplit("/", 1)[-1]
+                self._files[_normal(target if not target.endswith(("/", ".")) else f"{target}/{name}")] = writer
 
     def _by_id(self, call: Mapping[str, Any]) -> Iterable[Launch]:
         if call["command"] is not None:

@@ -35,6 +35,7 @@ class Line(NamedTuple):
         figures: What it states; empty for lines that only bear witness (seed, verdict, crash, an event's start).
         strong: Nothing but the problem's own scripts prints this form.
         clean: It begins its line (after line numbers and file names that readers put there).
+        text: The piece itself.
     """
 
     kind: Kind
@@ -42,7 +43,15 @@ class Line(NamedTuple):
     figures: tuple[Figure, ...]
     strong: bool
     clean: bool
+    text: str = ""
 
+    def quoted_in(self, command: str) -> bool:
+        """The piece stands in a command's own text, which printed it (``echo``)."""
+        return len(self.text) >= _TELLING_CHARS and self.text in command
+
+
+_TELLING_CHARS = 10
+"""Shorter pieces (``PASS``) stand in many commands."""
 
 _HINT = re.compile(
     r"PASS|FAIL|peak_fraction|shape=|shape ctx|RESULT:|seed \d|\[(?:OK|INVALID|INFRA|ERR)\b|benchmark_event"
@@ -149,7 +158,7 @@ def _pieces(line: str, at: int) -> Iterator[Line]:
         seen = True
         clean = clean and not line[begin : match.start()].strip()
         begin = match.end()
-        yield _token(match, at, clean)
+        yield _token(match, at, clean)._replace(text=match[0].strip())
     if seen:
         return
     body = line[begin:].rstrip()

@@ -6,9 +6,12 @@ shell: expansions are not evaluated, but for plain variables set in the same com
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
+
+from traceparse.metrics.shelltokens import base, tokens, without_heredocs
 
 Script = Literal["check", "benchmark", "own"]
 
@@ -26,6 +29,8 @@ class Run(NamedTuple):
         silent: Its output goes only there.
         piped: Its output goes through a filter, so the exit status is the filter's.
         inline: The script's text stands in the command (``python -c``, ``python - <<EOF``).
+        appends: Its log keeps what stood in it before.
+        problem: The problem's folder that holds it, where its path names one.
     """
 
     script: Script
@@ -34,6 +39,8 @@ class Run(NamedTuple):
     silent: bool = False
     piped: bool = False
     inline: bool = False
+    appends: bool = False
+    problem: str | None = None
 
 
 class Command(NamedTuple):
@@ -44,17 +51,25 @@ class Command(NamedTuple):
         cut: The text ends inside a quotation or here-document: the rest is not in the log.
         reads: It prints files (``cat``, ``tail``, ``grep`` on names, not as a filter).
         written: Base names of files it writes by here-document or redirection.
+        authored: Of them, those whose text stands in the command itself.
+        reads_before, reads_after: It prints files before its first script, after its last one.
+        quotes: All it does is to print what a repository holds (``git log``, ``git show``).
+        appended: Base names of files that it adds to.
     """
 
     runs: tuple[Run, ...]
     cut: bool
     reads: bool
     written: frozenset[str]
+    authored: frozenset[str] = frozenset()
+    reads_before: bool = False
+    reads_after: bool = False
+    quotes: bool = False
+    appended: frozenset[str] = frozenset()
 
 
 NOTHING = Command((), False, False, frozenset())
 
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n")
 _WRAPPERS = frozenset(
     """uv run timeout env nohup time nice stdbuf setsid exec command do then else elif if while until ! sudo taskset numactl
     gpu-lock-exec ncu nsys profile compute-sanitizer cuda-memcheck catchsegv script xargs ionice chrt""".split()  # noqa: SIM905
@@ -64,6 +79,8 @@ _READERS = frozenset(
     """.split()  # noqa: SIM905
 )
 _TEMPORARY = ("/tmp/", "/dev/shm/")  # noqa: S108 - names to recognise, no file is opened
+_SILENT = frozenset("cd pushd popd set export mkdir true echo printf".split())  # noqa: SIM905
+_PROBLEM_FOLDER = re.compile(r"(?:\A|/)(\d\d_[a-z]\w*)/[^/]*\Z")
 _OUTPUTS = frozenset((">", ">>", "&>", "&>>", "1>", "1>>"))
 _OTHER_REDIRECTIONS = frozenset(("2>", "2>>", "2>&", "1>&", ">&", "<", "0<"))
 _LOOPS = frozenset(("for", "while", "until"))
@@ -95,112 +112,21 @@ def parse(text: str, scripts: Mapping[str, str] | None = None, *, depth: int = 0
         depth: Nesting of ``bash -c`` and of scripts within scripts.
     """
     known = scripts or {}
-    body, bodies, cut, written = _without_heredocs(text)
-    tokens, open_quote = _tokens(body)
+    body, bodies, cut, written, authored = without_heredocs(text)
+    found, open_quote = tokens(body)
     reader = _Reader(known, bodies, depth)
-    reader.read(tokens)
+    reader.read(found)
     return Command(
         tuple(reader.runs),
         cut or open_quote or reader.cut,
         reader.reads,
-        frozenset(written | {_base(name) for name in reader.written}),
+        frozenset(written | {base(name) for name in reader.written}),
+        frozenset(authored),
+        reader.reads and 0 in reader.read_at,
+        reader.reads and len(reader.runs) in reader.read_at,
+        reader.quotes and not reader.opaque,
+        frozenset(base(name) for name in reader.appended),
     )
-
-
-def _base(path: str) -> str:
-    return path.rsplit("/", 1)[-1]
-
-
-def _without_heredocs(text: str) -> tuple[str, list[str], bool, set[str]]:
-    """The command without its here-documents, their texts in order, whether one is unterminated, and files they go to."""
-    bodies: list[str] = []
-    written: set[str] = set()
-    kept: list[str] = []
-    at = 0
-    while (found := _HEREDOC.search(text, at)) is not None:
-        line_start = text.rfind("\n", 0, found.start()) + 1
-        opening = text[line_start : found.end()]
-        if target := re.search(r">>?\s*([\w./~$\{\}-]+)|\btee\s+(?:-a\s+)?([\w./~-]+)", opening):
-            written.add(_base(target[1] or target[2]))
-        kept.append(text[at : found.start()] + f" <<{len(bodies)} {found[3]}\n")
-        end = re.compile(rf"^[ \t]*{re.escape(found[2])}[ \t]*(?=$|[)\"'])", re.MULTILINE).search(text, found.end())
-        if end is None:
-            bodies.append(text[found.end() :])
-            return "".join(kept), bodies, True, written
-        bodies.append(text[found.end() : end.start()])
-        at = end.end()
-    kept.append(text[at:])
-    rest = "".join(kept)
-    return (
-        rest,
-        bodies,
-        bool(re.search(r"<<-?\s*['\"]?\w+['\"]?[^\n]*$", rest) and not re.search(r"<<\d+ [^\n]*$", rest)),
-        written,
-    )
-
-
-_OPERATOR = re.compile(r"&&|\|\||;;|&>>|&>|>>|>&|<<\d+|\|&|\$\(|[;|&<>()\n`{}]")
-
-_PLAIN = re.compile(r"[\w./:=,+%@~^*?!\[\]-]+")
-
-
-def _tokens(text: str) -> tuple[list[tuple[str, bool]], bool]:
-    """Split into (token, is operator); the flag says that a quotation never closes. Quoted text joins its word."""
-    tokens: list[tuple[str, bool]] = []
-    word: list[str] = []
-    at, size = 0, len(text)
-
-    def flush() -> None:
-        if word:
-            tokens.append(("".join(word), False))
-            word.clear()
-
-    while at < size:
-        char = text[at]
-        if char in "'\"":
-            end = at + 1
-            while end < size and text[end] != char:
-                end += 2 if char == '"' and text[end] == "\\" else 1
-            if end >= size:
-                word.append(text[at + 1 :])
-                flush()
-                return tokens, True
-            inner = text[at + 1 : end]
-            word.append(inner.replace('\\"', '"').replace("\\$", "$") if char == '"' else inner)
-            if not inner:
-                word.append("")
-            at = end + 1
-        elif char == "\\":
-            if at + 1 < size and text[at + 1] != "\n":
-                word.append(text[at + 1])
-            at += 2
-        elif char == "#" and not word:
-            end = text.find("\n", at)
-            at = size if end < 0 else end
-        elif char in " \t\r":
-            flush()
-            at += 1
-        elif (operator := _OPERATOR.match(text, at)) is not None:
-            if operator[0] in (">", ">>", ">&", "<") and word and "".join(word).isdigit():
-                tokens.append(("".join(word) + operator[0], True))
-                word.clear()
-            elif operator[0] in "{}" and (word or (at + 1 < size and text[at + 1] not in " \n\t;")):
-                word.append(operator[0])
-            elif operator[0] == "$(":
-                flush()
-                tokens.append(("(", True))
-            else:
-                flush()
-                tokens.append((operator[0], True))
-            at = operator.end()
-        elif (plain := _PLAIN.match(text, at)) is not None:
-            word.append(plain[0])
-            at = plain.end()
-        else:
-            word.append(char)
-            at += 1
-    flush()
-    return tokens, text.rstrip(" ").endswith("\\")
 
 
 class _Reader:
@@ -210,8 +136,11 @@ class _Reader:
         self.scripts, self.bodies, self.depth = scripts, bodies, depth
         self.runs: list[Run] = []
         self.written: set[str] = set()
+        self.appended: set[str] = set()
         self.variables: dict[str, str] = {}
-        self.reads = self.cut = False
+        self.reads = self.cut = self.quotes = self.opaque = False
+        self.read_at: set[int] = set()
+        self.folder = ""
         self._filter = False
         self._loops = 0
         self._groups: list[int] = []
@@ -236,6 +165,8 @@ class _Reader:
                 if index < len(tokens) and not tokens[index][1]:
                     if token in _OUTPUTS:
                         targets.append(self._expand(tokens[index][0]))
+                        if token.endswith(">>"):
+                            self.appended.add(targets[-1])
                     index += 1
                 continue
             start = len(self.runs)
@@ -262,7 +193,8 @@ class _Reader:
 
     def _log(self, start: int, target: str, *, silent: bool) -> None:
         self.runs[start:] = [
-            run._replace(log=run.log or target, silent=run.silent or silent) for run in self.runs[start:]
+            run._replace(log=run.log or target, silent=run.silent or silent, appends=target in self.appended)
+            for run in self.runs[start:]
         ]
 
     def _expand(self, word: str) -> str:
@@ -285,9 +217,12 @@ class _Reader:
             self._loops = max(0, self._loops - 1)
             return None
         if rest[0] == "tee":
-            return next((self._expand(word) for word in rest[1:] if not word.startswith("-")), None)
+            target = next((self._expand(word) for word in rest[1:] if not word.startswith("-")), None)
+            if target is not None and {"-a", "--append"} & set(rest):
+                self.appended.add(target)
+            return target
         wrapped = False
-        while rest and (_base(rest[0]) in _WRAPPERS or (wrapped and _SKIPPED.match(rest[0]))):
+        while rest and (base(rest[0]) in _WRAPPERS or (wrapped and _SKIPPED.match(rest[0]))):
             wrapped = True
             rest.pop(0)
         if wrapped and (python := next((i for i, word in enumerate(rest) if _PYTHON.match(word)), None)) is not None:
@@ -295,18 +230,26 @@ class _Reader:
         if not rest:
             return None
         program = self._expand(rest[0])
-        if _base(program) in _READERS:
-            self.reads = self.reads or not (self._filter or heredoc is not None)
+        if base(program) in _READERS:
+            if not (self._filter or heredoc is not None):
+                self.reads = True
+                self.read_at.add(len(self.runs))
+        elif program == "cd":
+            self.folder = posixpath.join(self.folder, self._expand(rest[1])) if len(rest) > 1 else ""
+        elif program == "git":
+            self.quotes = True
         elif _PYTHON.match(program):
             self._python(rest[1:], heredoc)
         elif program.endswith(".py"):
             self._script(program)
-        elif _base(program) in ("bash", "sh", "zsh"):
+        elif base(program) in ("bash", "sh", "zsh"):
             self._shell(rest[1:], heredoc)
         elif program.endswith(".sh") or program == "source":
             self._script(rest[-1] if program == "source" else program)
         elif program in ("pytest", "torchrun"):
             self.runs.append(Run("own"))
+        elif base(program) not in _SILENT:
+            self.opaque = True
         return None
 
     def _python(self, words: list[str], heredoc: str | None) -> None:
@@ -337,10 +280,12 @@ class _Reader:
             self._script(self._expand(script))
 
     def _script(self, path: str) -> None:
-        name = _base(path)
+        name = base(path)
         if name in OFFICIAL:
-            if not path.startswith(_TEMPORARY) or "/repo/problems/" in path or "/workspace/" in path:
-                self.runs.append(self._looped(Run(OFFICIAL[name])))
+            place = posixpath.normpath(posixpath.join(self.folder, path))
+            if not place.startswith(_TEMPORARY) or "/repo/problems/" in place or "/workspace/" in place:
+                folder = _PROBLEM_FOLDER.search(place)
+                self.runs.append(self._looped(Run(OFFICIAL[name], problem=folder[1] if folder else None)))
                 return
         elif name in self.scripts:
             text = self.scripts[name]
@@ -355,10 +300,16 @@ class _Reader:
     def _nested(self, text: str) -> None:
         if self.depth >= 3:
             return
-        inner = parse(text, self.scripts, depth=self.depth + 1)
+        inner = parse(f"cd {self.folder}; {text}" if self.folder else text, self.scripts, depth=self.depth + 1)
+        if inner.reads_before:
+            self.read_at.add(len(self.runs))
         self.runs.extend(self._looped(run) for run in inner.runs)
+        if inner.reads_after:
+            self.read_at.add(len(self.runs))
         self.written |= inner.written
+        self.appended |= inner.appended
         self.reads, self.cut = self.reads or inner.reads, self.cut or inner.cut
+        self.quotes, self.opaque = self.quotes or inner.quotes, self.opaque or not (inner.quotes or inner.runs)
 
     def _looped(self, run: Run) -> Run:
         return run._replace(many=True) if self._loops else run
