@@ -291,6 +291,31 @@ def test_kernels_run_on_a_cluster_and_are_kept_as_here(ray_here: None, deck: Pat
     assert [each.name for each in some] == ["honest"]
 
 
+def test_a_killed_driver_leaves_no_kernel_running(deck: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    pytest.importorskip("torch")
+    session, started = tempfile.mkdtemp(prefix="tp", dir="/tmp"), tmp_path / "started"
+    (tmp_path / "hangs.py").write_text(
+        f"import pathlib\npathlib.Path({str(started)!r}).touch()\n" + target("hangs").source
+    )
+    (tmp_path / "work").mkdir()
+    command = [sys.executable, "-m", "traceparse", "rerun", "hangs.py", "--problem", "01_row_softmax", "--deck", str(deck), "--cpu",
+               "--trust", "--gates", "strict", "--no-timing", "--out", "out", "--ray", "local"]  # fmt: skip
+    child = subprocess.Popen(command, env=os.environ | ENVIRONMENT | {"RAY_TMPDIR": session, "TMPDIR": str(tmp_path / "work")},
+                             stderr=subprocess.PIPE, start_new_session=True, text=True, cwd=tmp_path)  # fmt: skip
+    assert gone(lambda: not started.exists() and child.poll() is None, 180)
+    if (
+        child.returncode is not None
+        and child.stderr is not None
+        and "timed out during startup" in (said := child.stderr.read())
+    ):
+        pytest.skip(f"Ray does not start here: {said}")
+    child.kill()
+    child.communicate()
+    assert gone(lambda: processes(session) + processes(str(tmp_path / "work")))
+    shutil.rmtree(session)
+
+
 def test_a_cluster_without_a_gpu_is_one_error(ray_here: None, deck: Path, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"no GPU.*--cpu"):
         rerun([target("honest")], deck=deck, trust=True, out=tmp_path / "out", ray="auto")

@@ -27,6 +27,13 @@ LOCAL = "local"
 RETRIES = 2
 """How often a call is made again whose worker or node died."""
 
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray would kill the supervisors that end what a call has started, and so leave that running.
+    "RAY_kill_child_processes_on_worker_exit": "0",
+}
+"""Of a cluster started here: it reports to nobody, and lets calls clear up behind themselves when the driver is killed."""
+
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
 _KNOCK_S = 5.0
 _TICK_S = 0.25
@@ -70,7 +77,8 @@ def connected(address: str) -> Iterator[Cluster]:
         ClusterError: There is no Ray, or no cluster that answers and is of the same versions of Ray and Python.
     """
     check_address(address)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster started here reports to nobody
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     ray = _ray()
     if ray.is_initialized():
         yield Cluster()

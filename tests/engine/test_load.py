@@ -323,6 +323,29 @@ def test_a_worker_that_dies_leaves_its_work_to_the_others(logs: Path, monkeypatc
     assert said.count("a worker process died; going on in this process alone") == 1
 
 
+INTERRUPTED = """
+import os, signal, threading
+import traceparse.engine.plan as plan
+from traceparse.cli import main
+
+plan.PART_BYTES = 1
+threading.Timer(float(os.environ["AFTER_S"]), lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+main()
+"""
+
+
+@pytest.mark.parametrize("after_s", ["0.3", "1.5"])
+def test_ctrl_c_ends_the_processes_too(here: Path, after_s: str) -> None:
+    run = write_run(here / "logs/a.jsonl").read_bytes()
+    for number in range(400):
+        (here / f"logs/{number}.jsonl").write_bytes(run.replace(b"hello", b"%d" % number))
+    child = subprocess.run([sys.executable, "-c", INTERRUPTED, "load", "logs", "--out", "out", "--jobs", "2", "--quiet"], cwd=here,
+                           capture_output=True, text=True, check=False, timeout=60, env=os.environ | {"AFTER_S": after_s})  # fmt: skip
+    assert child.returncode == 130, child.stderr
+    assert child.stderr.splitlines()[-1] == "traceparse: interrupted; what was there before is unchanged"
+    assert [path.name for path in here.iterdir() if not path.name.endswith(".lock")] == ["logs"]
+
+
 def test_default_processes_are_few_and_only_usable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     for usable, jobs in ((1, 1), (3, 3), (64, 4)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=usable: set(range(n)), raising=False)

@@ -24,6 +24,7 @@ from traceparse.rerun.deck import Problem, find_problem
 from traceparse.rerun.hardware import Gpu, gpus
 from traceparse.rerun.outcome import Result
 from traceparse.rerun.schedule import CPU, Batch, Progress, Target, Terms, blank, run_one
+from traceparse.rerun.scratch import scratch
 
 _LEAST_AT_ONCE = 32
 """Calls in hand at least, so that a cluster that grows by demand sees some."""
@@ -251,8 +252,7 @@ def run_order(
     def step(name: str, detail: str = "") -> None:
         board.tell.remote(target.name, name, detail)
 
-    with tempfile.TemporaryDirectory(prefix="traceparse-order-") as folder:
-        place = Path(folder)
+    with scratch() as place:
         problem = deck[0].land(place / "now")
         earlier = deck[1].land(place / "earlier") if deck[1] is not None else None
         gpu = None if order.cpu else own_gpu(os.environ.get("CUDA_VISIBLE_DEVICES", ""), gpus())
