@@ -374,7 +374,9 @@ def test_real_files(name: str) -> None:
     assert (trace.totals.output, trace.totals.reasoning) == (output, reasoning)
     assert trace.skipped == []
     summed = total(Trace(**{**{f: getattr(trace, f) for f in trace.__struct_fields__}, "totals": None}), group(trace))
-    assert (summed.usage.output, summed.output_basis) == (output, "deduplicated")
+    # The session of gildore's ends in the middle of an answer: no counter follows it.
+    cut = name == "codex/gildore_codex-session.jsonl"
+    assert (summed.usage.output, summed.output_basis) == (output, "lower_bound" if cut else "deduplicated")
 
 
 @pytest.mark.shared

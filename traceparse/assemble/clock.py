@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from traceparse.assemble.pairing import Call
 from traceparse.assemble.responses import Response
+from traceparse.formats.loose import lasted
 from traceparse.model import Trace
 
 
@@ -54,19 +55,22 @@ def turn_times(trace: Trace, responses: list[Response], calls: list[Call]) -> li
     for event in trace.events:
         if event.role == "user" and event.timestamp is not None and not event.replay:
             prompts[event.agent].append(event.timestamp)
-    spent: dict[int, tuple[float, float]] = {}
+    spent: dict[int, float] = {}
+    waited: dict[int, float] = {}
+    # A lock's log tells every wait, so that a call without one did not wait; without such a log nobody knows.
     for call in calls:
-        seconds, waited = _call_seconds(trace, call)
-        before = spent.get(call.turn, (0.0, 0.0))
+        seconds, wait = _call_seconds(trace, call)
         if seconds is not None:
-            spent[call.turn] = (max(before[0], seconds), before[1] + waited)
+            spent[call.turn] = max(spent.get(call.turn, 0.0), seconds)
+            if wait is not None or trace.lock_wait_s is not None:
+                waited[call.turn] = waited.get(call.turn, 0.0) + (wait or 0.0)
     rows = []
     for response, begin, end in zip(responses, begins, ends, strict=True):
         if begin is None:
             rows.append(TurnTime(None, None, None, None, None, None))
             continue
-        duration = max((end - begin).total_seconds(), 0.0) if end is not None else None
-        tool, wait = spent.get(response.turn, (None, None))
+        duration = lasted(begin, end)
+        tool, wait = spent.get(response.turn), waited.get(response.turn)
         alone = end is None or not any(begin < prompt <= end for prompt in prompts[response.agent])
         model = max(duration - tool, 0.0) if alone and duration is not None and tool is not None else None
         rows.append(TurnTime(begin, (begin - start).total_seconds(), duration, model, tool, wait))
@@ -77,14 +81,12 @@ def _first_time(trace: Trace, response: Response) -> datetime | None:
     return min((time for i in response.events if (time := trace.events[i].timestamp) is not None), default=None)
 
 
-def _call_seconds(trace: Trace, call: Call) -> tuple[float | None, float]:
+def _call_seconds(trace: Trace, call: Call) -> tuple[float | None, float | None]:
+    """Seconds that a call took, and those of them spent waiting; None where the log does not tell."""
     if call.result_event is None or call.result_block is None:
-        return None, 0.0
+        return None, None
     answer = trace.events[call.result_event]
     result = answer.blocks[call.result_block].result
     if result is not None and result.duration_s is not None:
-        return result.duration_s, result.wait_s or 0.0
-    asked = trace.events[call.event].timestamp
-    if asked is None or answer.timestamp is None:
-        return None, 0.0
-    return max((answer.timestamp - asked).total_seconds(), 0.0), result.wait_s or 0.0 if result else 0.0
+        return result.duration_s, result.wait_s
+    return lasted(trace.events[call.event].timestamp, answer.timestamp), result.wait_s if result else None

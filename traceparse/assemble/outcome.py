@@ -10,8 +10,8 @@ from traceparse.model import ToolResult
 _EXIT_CODE = re.compile(
     r"""(?mix)
     ^\s*\[?(?:Process\ exited\ with\ code|Exit\ code:?|Command\ failed\ with\ exit\ code:?
-              |exited\ with\ code|Command\ exited\ with\ code)\s*(-?\d+)
-    | "exit_code"\s*:\s*(-?\d+) | <exit_code>(-?\d+)</exit_code> | \(exit\ code:?\ (-?\d+)\)"""
+              |exited\ with\ code|Command\ exited\ with\ code)\s*(-?\d{1,10})(?!\d)
+    | "exit_code"\s*:\s*(-?\d{1,10})(?!\d) | <exit_code>(-?\d{1,10})(?!\d)</exit_code> | \(exit\ code:?\ (-?\d{1,10})(?!\d)\)"""
 )
 _ERROR = re.compile(
     r"\A\s*(?:<tool_use_error>|<system>ERROR|failure:|Error:|ERROR:|error: |\[Error|Tool execution (?:failed|aborted)|"

@@ -134,9 +134,11 @@ def total(trace: Trace, responses: list[Response]) -> Account:
     has_prompt = summed.input is not None
     usage_basis: FigureBasis = "deduplicated" if has_prompt else "none"
     output_basis: FigureBasis = "none" if summed.output is None else "deduplicated" if outputs_final else "lower_bound"
-    unknown_prompts = trace.turn_basis == "usage" and any(r.usage is None or r.usage.input is None for r in responses)
-    if has_prompt and unknown_prompts:
+    spoke = [r for r in responses if trace.turn_basis == "usage" or _spoke(trace, r)]
+    if has_prompt and any(r.usage is None or r.usage.input is None for r in spoke):
         usage_basis = "lower_bound"
+    if summed.output is not None and any(r.usage is None or r.usage.output is None for r in spoke):
+        output_basis = "lower_bound"
     if trace.incomplete:
         usage_basis = "lower_bound" if has_prompt else "none"
         output_basis = "none" if summed.output is None else "lower_bound"
@@ -149,6 +151,12 @@ def total(trace: Trace, responses: list[Response]) -> Account:
         for field in _FIELDS
     }
     return Account(Usage(**sides), reported if prompt else usage_basis, reported if output else output_basis)
+
+
+def _spoke(trace: Trace, response: Response) -> bool:
+    """Whether the model generated anything: a request that failed or was stopped before left no usage to miss."""
+    blocks = (block for index in response.events for block in trace.events[index].blocks)
+    return any(block.kind in ("text", "thinking", "tool_use") for block in blocks)
 
 
 def _sum(usages: list[Usage]) -> Usage:

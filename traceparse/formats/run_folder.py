@@ -307,7 +307,11 @@ def _leave_out_copies(trace: Trace, child: Trace) -> None:
             end, copied = place + 1, sum_usage(u for u in (copied, event.usage) if u is not None) or copied
     for event in child.events[:end]:
         event.replay = True
-    if child.totals is not None and end:
+    for event in child.events[end:]:  # an id tells a copy wherever it stands, a counter's state only at the beginning
+        if event.key in known and not event.key.startswith("~") and not event.replay:
+            event.replay = True
+            copied = sum_usage(u for u in (copied, event.usage) if u is not None) or copied
+    if child.totals is not None:
         child.totals = child.totals.less(copied)
 
 
