@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from audit_trace import ROOT, RUN, Run
 
+from traceparse.audit.contamination import without_written
 from traceparse.audit.one import audit, trace_findings
 from traceparse.audit.rule import MAX_EVIDENCE, RULES
 
@@ -112,6 +113,21 @@ def test_a_trace_rule_finds_what_it_must(rule: str, what: str, make: Made, sever
 @pytest.mark.parametrize(("rule", "what", "make"), SILENT, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_trace_rule_leaves_the_rest_alone(rule: str, what: str, make: Made) -> None:
     assert [one.evidence for one in trace_findings(make().frames()) if one.rule == rule] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [
+        ("cat > a.py <<'EOF'\nx = 1\nEOF\npython a.py", "\npython a.py"),
+        ("cat <<EOF > a.py\nx\nEOF && ls", " && ls"),
+        ("python3 - <<EOF\nimport a\nEOF", "python3 - <<EOF\nimport a\nEOF"),
+        ("cat > a.py <<EOF\nx = 1", "cat > a.py <<EOF\nx = 1"),
+        ("cat > a <<A\nB\nA\ncat > b <<B\nA\nB\nls", "\n\nls"),
+        ("echo 1", "echo 1"),
+    ],
+)
+def test_texts_that_here_documents_write_are_no_part_of_a_command(command: str, rest: str) -> None:
+    assert without_written(command) == rest
 
 
 FOREIGN = "\n".join(f"def part_{n}(a, b):\n    return a * {n} + b - {n * 7}" for n in range(30))

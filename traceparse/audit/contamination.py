@@ -6,6 +6,7 @@ reader; that it was used is proved only where the shown text stands in the run's
 
 from __future__ import annotations
 
+import bisect
 import functools
 import re
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,7 @@ SCORE = rule(
 )
 
 _RUN_ID = re.compile(
-    r"(?<![0-9])(\d{8}_\d{6}_[A-Za-z0-9][A-Za-z0-9.-]*_[A-Za-z0-9][\w.:@+-]*?_\d{2}_[a-z][a-z0-9_]*[a-z0-9])(?![a-z0-9])"
+    r"(?<![0-9])(\d{8}_\d{6}_[A-Za-z0-9][A-Za-z0-9.-]{0,40}_[A-Za-z0-9][\w.:@+-]{0,120}?_\d{2}_[a-z][a-z0-9_]{0,60}[a-z0-9])(?![a-z0-9])"
 )
 _WORK = re.compile(
     r"solution[\w-]*\.py|\.cu\b|\.cuh\b|\.ptx\b|transcript|session\.jsonl|\.jsonl\b|trace|annotation|\.ya?ml\b|"
@@ -85,16 +86,13 @@ _CACHE = re.compile(
 _READERS = frozenset(
     "cat head tail sed less more bat nl awk grep rg egrep cp rsync python python3 diff xxd strings vim vi jq zcat tac cut".split()  # noqa: SIM905
 )
-# Text that a here-document writes to a file; one that feeds an interpreter is a command.
-_WRITTEN = re.compile(
-    r"^[^\n]*>[^\n]*<<-?\s*['\"]?(?P<a>\w+)['\"]?[^\n]*\n.*?\n(?P=a)\b|"
-    r"<<-?\s*['\"]?(?P<b>\w+)['\"]?\s*>[^\n]*\n.*?\n(?P=b)\b",
-    re.DOTALL | re.MULTILINE,
-)
+_HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _SEPARATOR = re.compile(r"&&|\|\||[;\n|]")
 _VERB = re.compile(r"(?:-exec|xargs|do|then|sudo|time)\s+(?:-\S+\s+)*([\w-]+)")
 _NUMBER = re.compile(r"(?<![\d.])0\.\d{4}(?!\d)")
-_SOLUTION = re.compile(r"(?P<path>(?:/[\w.@+-]+|\.\.)+/solution\.py)\b")
+_SOLUTION = re.compile(r"/solution\.py\b")
+_PATH_BEFORE = re.compile(r"(?:/|\.\.)[\w.@+/-]*\Z")
+_PATH_MAX = 300
 
 
 _COPIED_SHINGLES = 60
@@ -170,10 +168,34 @@ def _plain(text: str) -> str:
 def _asked(call: Call) -> str:
     """What a call asks for: the paths and commands, not texts that it writes."""
     if call.tool == "shell":
-        return _WRITTEN.sub("", call.command)
+        return without_written(call.command)
     if call.tool in ("read", "web", "search"):
         return call.words()
     return ""
+
+
+def without_written(command: str) -> str:
+    """A command without the texts that its here-documents write to files; one that feeds an interpreter is a command."""
+    if "<<" not in command:
+        return command
+    lines = command.split("\n")
+    opening: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        if word := re.match(r"\w+", line):
+            opening.setdefault(word[0], []).append(number)
+    kept: list[str] = []
+    at = 0
+    while at < len(lines):
+        line, here = lines[at], _HERE.search(lines[at])
+        at += 1
+        if here is not None and (">" in line[: here.start()] or line[here.end() :].lstrip().startswith(">")):
+            ends = opening.get(here[1], [])
+            place = bisect.bisect_left(ends, at)
+            if place < len(ends):
+                at = ends[place] + 1
+                line = lines[at - 1][len(here[1]) :]
+        kept.append(line)
+    return "\n".join(kept)
 
 
 def _segment(text: str, at: int) -> str:
@@ -260,12 +282,16 @@ def _mine(cache: re.Match[str], own: _Own, built: set[str]) -> bool:
 
 def _neighbour(call: Call, asked: str, own: _Own, written: set[str], seen: set[str]) -> Iterator[Finding]:
     for match in _SOLUTION.finditer(asked):
-        path = match["path"]
+        before = _PATH_BEFORE.search(asked[max(0, match.start() - _PATH_MAX) : match.start()])
+        if before is None:
+            continue
+        path = before[0] + match[0]
         foreign_problem = re.search(r"/(\d{2}_[a-z0-9_]+)/solution\.py$", path)
         other = foreign_problem is not None and own.problem is not None and foreign_problem[1] != own.problem
         if other and path not in written and path not in seen and "def forward" in call.result:
             seen.add(path)
-            yield found(NEIGHBOUR, around(asked, match.start(), match.end()), detail=path, record=call.record)
+            text = around(asked, match.end() - len(path), match.end())
+            yield found(NEIGHBOUR, text, detail=path, record=call.record)
 
 
 def _site(call: Call, asked: str) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ and line numbers stay true.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import re
 from collections.abc import Iterable, Iterator
@@ -90,7 +91,11 @@ class CUnit:
 
     def line(self, offset: int) -> int:
         """1-based line of the file for an offset of the text."""
-        return self.first_line + self.text.count("\n", 0, offset)
+        return self.first_line + bisect.bisect_left(self._newlines, offset)
+
+    @functools.cached_property
+    def _newlines(self) -> list[int]:
+        return [match.start() for match in re.finditer("\n", self.text)]
 
     @functools.cached_property
     def functions(self) -> dict[str, list[tuple[int, int, int]]]:
@@ -109,7 +114,7 @@ class CUnit:
     @functools.cached_property
     def kernels(self) -> set[str]:
         """Names of ``__global__`` functions."""
-        heads = re.finditer(r"__global__\b[^;{}()]*?\b([A-Za-z_]\w*)\s*\(", self.code)
+        heads = re.finditer(r"__global__\b[^;{}()]{0,400}?\b([A-Za-z_]\w*)\s*\(", self.code)
         return {match[1] for match in heads}
 
     @functools.cached_property
@@ -187,7 +192,7 @@ def is_c(text: str) -> bool:
 
 def is_ptx(text: str) -> bool:
     """A string's text is a PTX module."""
-    return re.search(r"^\s*\.version\s+\d", text, re.MULTILINE) is not None and ".target" in text
+    return re.search(r"^[ \t]*\.version[ \t]+\d", text, re.MULTILINE) is not None and ".target" in text
 
 
 def _declaration(code: str, head: int) -> str:

@@ -40,7 +40,7 @@ _SWITCHES = re.compile(
 )
 _EXPORT = re.compile(r"(?:^|[;&|\n(]\s*)(?:export\s+|env\s+)?(?:[A-Z_]\w*=\S+\s+)*$")
 _GPU = re.compile(
-    r"nvidia-smi\s+(?:[^|;&\n]*\s)?(?:-lgc|-lmc|-ac|-pl|-rgc|-mig|--lock-gpu-clocks|--applications-clocks|"
+    r"nvidia-smi\s+(?:[^|;&\n]{0,200}\s)?(?:-lgc|-lmc|-ac|-pl|-rgc|-mig|--lock-gpu-clocks|--applications-clocks|"
     r"--power-limit|--compute-mode)\b"
 )
 

@@ -26,7 +26,8 @@ COMMON = 0.15
 """Shingles that more than this share of a problem's runs hold (and more than three) are common property."""
 
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]")
-_NOISE = re.compile(r"(?:#(?!\s*include)|//)[^\n]*|\"\"\".*?\"\"\"|/\*.*?\*/", re.DOTALL)
+_LINES = re.compile(r"(?:#(?!\s*include)|//)[^\n]*|\"\"\".*?\"\"\"", re.DOTALL)
+_NOISE = re.compile(rf"{_LINES.pattern}|/\*.*?\*/", re.DOTALL)
 
 
 class Pair(NamedTuple):
@@ -41,7 +42,9 @@ def shingles(files: Mapping[str, str]) -> set[int]:
     """Hashes of the token shingles of a bundle, comments left out; names count, so a renamed copy is a weaker match."""
     found_: set[int] = set()
     for text in files.values():
-        tokens = _TOKEN.findall(_NOISE.sub(" ", text))
+        # Behind the last end of a comment none can begin; looking for one there would take a hostile text's length squared.
+        last = text.rfind("*/") + 2 if "*/" in text else 0
+        tokens = _TOKEN.findall(_NOISE.sub(" ", text[:last]) + _LINES.sub(" ", text[last:]))
         found_.update(hash(tuple(tokens[i : i + SHINGLE])) for i in range(len(tokens) - SHINGLE + 1))
     return found_
 
