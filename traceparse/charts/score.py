@@ -25,14 +25,15 @@ def log_spend(column: str, spend: pl.Series, *, top: bool = False) -> alt.X:
     )
 
 
+_NO_GPU = "GPU unknown"
 _GPU_LABEL = (
-    json.dumps({key: gpu.label for key, gpu in facts.GPUS.items()} | {"unknown": "GPU unknown"})
+    json.dumps({key: gpu.label for key, gpu in facts.GPUS.items()} | {"unknown": _NO_GPU})
     + "[datum.label] || datum.label"
 )
 
 
 def _gpu(key: str) -> str:
-    return facts.GPUS[key].label if key in facts.GPUS else key
+    return facts.GPUS[key].label if key in facts.GPUS else _NO_GPU if key == "unknown" else key
 
 
 def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:

@@ -187,7 +187,7 @@ def scale(names: dict[str, str], present: list[str]) -> alt.Scale:
 
 
 _PER_CHARACTER = 6.2
-_SYMBOL = 30
+_SYMBOL = 34
 _LONGEST = 170
 
 
