@@ -68,6 +68,13 @@ def test_a_run_and_a_file_reach_the_table_and_are_not_run_twice(place: Path) -> 
     ]
 
 
+def test_a_board_is_narrowed_to_a_problem(place: Path) -> None:
+    done = traceparse("rerun", "--board", "hard/h100", "--problem", "05_topk_bitonic", "--cpu", "--trust", cwd=place)
+    left = [line for line in done.stderr.splitlines() if line.startswith("left out: ")]
+    assert len(left) == 12  # correct cells of the problem, as published
+    assert all("05_topk_bitonic" in line for line in left)
+
+
 def test_what_cannot_be_chosen_is_said_in_one_line(place: Path) -> None:
     for arguments, said in (
         (["nosuchrun"], "no run matches"),
@@ -75,6 +82,13 @@ def test_what_cannot_be_chosen_is_said_in_one_line(place: Path) -> None:
         (["--board", "hard/h100/05_topk_bitonic"], "no kernel to run"),
         (["kimi-k2.7-code_01", "--gates", "strict,fast"], "no gate named 'fast'"),
         (["kimi-k2.7-code_01", "--deck", "nowhere"], "nowhere"),
+        (["kimi-k2.7-code_01", "--gates", "strict,published"], "--published-deck"),
+        (["kimi-k2.7-code_01", "--problem", "01_row_softmax"], "leave --problem out"),
+        (["deck/01_row_softmax/reference.py"], "give --problem"),
+        (["--board", "hard/h100", "--problem", "nope"], "no correct cell on 'hard/h100/nope'"),
+        (["--board", "hard/h100/05_topk_bitonic", "--problem", "01_fp8_gemm"], "two problems"),
+        (["kimi-k2.7-code_01", "--ray", "auto", "--jobs", "2"], "--ray without --jobs"),
+        (["--ray", "kimi-k2.7-code_01"], "--ray=auto"),
     ):
         done = traceparse("rerun", *arguments, "--cpu", "--trust", "--quiet", cwd=place)
         assert done.returncode in (1, 2), arguments

@@ -170,12 +170,16 @@ def _chosen(
 ) -> tuple[list[Choice], list[str]]:
     from traceparse.rerun import targets
 
-    if board is not None and problem is not None and board.count("/") == 1:
-        board = f"{board}/{problem}"
+    if board is not None and problem is not None:
+        if board.count("/") == 2 and not board.endswith(f"/{problem}") and not kernels:
+            raise UsageError(f"two problems, {board.rsplit('/', 1)[1]!r} and {problem!r}", expected="one of them")
+        board = board if board.count("/") == 2 else f"{board}/{problem}"
     found, left = targets.of_board(board, solutions, data) if board else ([], [])
     for name in kernels:
         if problem is not None:
             found.append(targets.of_file(Path(name), problem))
+        elif Path(name).is_file():
+            raise UsageError("a file does not say what it solves", place=name, todo="give --problem")
         elif data is None:
             raise UsageError(
                 f"no data is loaded, so {name!r} names no run",

@@ -123,7 +123,7 @@ def rerun(
         goes on.
 
     Raises:
-        RerunError: No trust, no such problem, no such GPU, or two targets with one name.
+        RerunError: No trust, no such problem, no such GPU, two targets with one name, or a gate that cannot be had.
         ClusterError: There is no such cluster, or a node of it cannot do the work.
         KeyboardInterrupt: The user stopped the batch.
     """
@@ -133,6 +133,10 @@ def rerun(
         )
     if unknown := set(gates) - set(GATES):
         raise RerunError(f"no gate named {sorted(unknown)[0]!r}", expected=", ".join(GATES))
+    if "published" in gates and published_deck is None:
+        raise RerunError(
+            "the published gate needs the deck of its day", todo="give --published-deck, or leave the gate out"
+        )
     wanted = list(targets)
     if len({target.name for target in wanted}) != len(wanted):
         raise RerunError("two targets have the same name", expected="names that can name files")

@@ -171,9 +171,9 @@ def of_board(board: str, solutions: Path | None, data: Dataset | None = None) ->
         choices.append(Choice(_target(row["run_id"], {SOLUTION: choice.target.source, **choice.target.side_files}, row["problem"],
                                       known["trace_id"][0], row), choice.notes))  # fmt: skip
     if not choices and not left:
+        known = {row["problem"] for row in table.iter_rows(named=True) if [row["bench"], row["gpu"]] == parts[:2]}
         raise UsageError(
-            f"no correct cell on {board!r}",
-            expected="a problem of the board: " + ", ".join(sorted(set(table["problem"]))),
+            f"no correct cell on {board!r}", expected="a problem of the board: " + ", ".join(sorted(known))
         )
     return choices, left
 
@@ -198,8 +198,9 @@ def of_file(path: Path, problem: str) -> Choice:
             files |= {name: beside[name] for name in sorted(closure(named, path.name)) if name in beside}
     except (OSError, UnicodeDecodeError) as error:
         raise RerunError(
-            f"cannot be read: {error}", place=str(path), expected="a solution.py or a published bundle"
-        ) from error
+            f"cannot be read: {error}", place=str(path), expected="a solution.py or a published bundle",
+            todo="to name a run of the loaded data, leave --problem out",
+        ) from error  # fmt: skip
     return Choice(
         _target(path.name, files, problem, None, None), tuple(f"with {name}" for name in files if name != SOLUTION)
     )
