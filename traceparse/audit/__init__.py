@@ -6,10 +6,13 @@ reader should look, ``info`` for context. Nothing of a trace or a solution is ex
 
 from __future__ import annotations
 
-from traceparse.audit.many import audit_dataset, forbidden_operations, read_solutions
-from traceparse.audit.one import audit, audit_solution
-from traceparse.audit.rule import RULES, Finding, Rule, Severity
-from traceparse.audit.verdicts import compare_with_annotations, read_verdicts
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from traceparse.audit.many import audit_dataset, forbidden_operations, read_solutions
+    from traceparse.audit.one import audit, audit_solution
+    from traceparse.audit.rule import RULES, Finding, Rule, Severity
+    from traceparse.audit.verdicts import compare_with_annotations, read_verdicts
 
 __all__ = [
     "RULES",
@@ -24,3 +27,26 @@ __all__ = [
     "read_solutions",
     "read_verdicts",
 ]
+
+
+_HOMES = {
+    "audit_dataset": "many",
+    "forbidden_operations": "many",
+    "read_solutions": "many",
+    "audit": "one",
+    "audit_solution": "one",
+    "compare_with_annotations": "verdicts",
+    "read_verdicts": "verdicts",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: what reads one proof on a machine with GPUs needs no table, no archive and no board."""
+    import importlib
+
+    if name not in __all__:
+        raise AttributeError(f"module 'traceparse.audit' has no attribute {name!r}")
+    # The list of rules is whole only when all modules that state one are imported, which `many` sees to.
+    importlib.import_module("traceparse.audit.many")
+    home = importlib.import_module(f"traceparse.audit.{_HOMES.get(name, 'rule')}")
+    return getattr(home, name)
