@@ -171,9 +171,9 @@ def of_board(board: str, solutions: Path | None, data: Dataset | None = None) ->
         choices.append(Choice(_target(row["run_id"], {SOLUTION: choice.target.source, **choice.target.side_files}, row["problem"],
                                       known["trace_id"][0], row), choice.notes))  # fmt: skip
     if not choices and not left:
-        known = {row["problem"] for row in table.iter_rows(named=True) if [row["bench"], row["gpu"]] == parts[:2]}
+        named = {row["problem"] for row in table.iter_rows(named=True) if [row["bench"], row["gpu"]] == parts[:2]}
         raise UsageError(
-            f"no correct cell on {board!r}", expected="a problem of the board: " + ", ".join(sorted(known))
+            f"no correct cell on {board!r}", expected="a problem of the board: " + ", ".join(sorted(named))
         )
     return choices, left
 
