@@ -120,8 +120,9 @@ TOKENS = "datum.value ? format(datum.value, '~s') : '0'"
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", sans-serif'
 
 
-_NARROW_LABEL = 120
-_LABEL_LIMIT = f"isFinite(containerSize()[0]) && containerSize()[0] < 520 ? {_NARROW_LABEL} : 270"
+_NARROW = 520
+_NARROW_LABEL, _WIDE_LABEL = 120, 270
+_LABEL_LIMIT = f"isFinite(containerSize()[0]) && containerSize()[0] < {_NARROW} ? {_NARROW_LABEL} : {_WIDE_LABEL}"
 """Pixels for a label beside the plot: a name stays whole where there is room for it."""
 
 
@@ -205,12 +206,14 @@ def legend(
         options: Other properties of the legend.
     """
     wide = [min(_PER_CHARACTER * len(label), _LONGEST) + _SYMBOL for label in labels] or [0.0]
-    taken = min(_PER_CHARACTER * max(map(len, beside), default=0), _NARROW_LABEL) + 10
+    longest = _PER_CHARACTER * max(map(len, beside), default=0) + 10
+    narrow, wide_label = min(longest, _NARROW_LABEL), min(longest, _WIDE_LABEL)
+    room = f"(containerSize()[0] - (containerSize()[0] < {_NARROW} ? {narrow:.0f} : {wide_label:.0f}))"
     choice = "1"
     for columns in range(2, len(wide) + 1):
         # A column is as wide as its widest entry.
         need = sum(max(wide[at::columns]) for at in range(columns))
-        choice = f"containerSize()[0] >= {need + taken:.0f} ? {columns} : {choice}"
+        choice = f"{room} >= {need:.0f} ? {columns} : {choice}"
     columns_expr = f"isFinite(containerSize()[0]) ? ({choice}) : {min(len(wide), 6)}"
     return alt.Legend(title=title, columns=alt.ExprRef(columns_expr), **options)
 
