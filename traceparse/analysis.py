@@ -65,6 +65,7 @@ def analyse_run(run: Frames) -> Frames:
     """
     from traceparse.kernels.versions import replay
     from traceparse.metrics.activity import activity
+    from traceparse.metrics.changes import number_designs
     from traceparse.metrics.checked import summarise
     from traceparse.metrics.clock import anchor
     from traceparse.metrics.phases import segment
@@ -73,6 +74,7 @@ def analyse_run(run: Frames) -> Frames:
 
     run = {name: empty(name) for name in TRACE_TABLES} | run
     run["kernels"] = replay(run)
+    run["kernels"] = number_designs(run)
     run["scores"] = observe(run)
     facts = run["runs"].row(0, named=True)
     total, total_basis = (facts["elapsed_s"], facts["elapsed_basis"])
@@ -103,10 +105,11 @@ def _faulty(run: Frames, error: Exception) -> Frames:
 
 
 def _final_framework(kernels: pl.DataFrame) -> str | None:
-    """Framework of the run's last solution; side files that it loads may be the more specific part of it."""
-    final = kernels.filter((pl.col("is_solution") | pl.col("is_sidecar")) & pl.col("is_final"))
-    order = ("ptx", "cutlass", "wmma", "cuda", "triton", "cute-dsl", "torch", "unknown")
-    return min(final["framework"].to_list(), key=order.index, default=None)
+    """Framework of the run's last solution with the files that it loads."""
+    from traceparse.kernels.assembled import assemblies
+
+    found = list(assemblies(kernels.sort("version").iter_rows(named=True)))
+    return found[-1].framework if found else None
 
 
 def _updated(runs: pl.DataFrame, updates: dict[str, Any]) -> pl.DataFrame:

@@ -308,3 +308,20 @@ def test_the_start_of_a_rewrite_is_its_own() -> None:
     start = "import torch\nimport triton\n# another\n"
     second = rows(RunBuilder().write(SOLUTION, A).write(SOLUTION, start + CUT))[1]
     assert (second["content"], second["complete"], second["n_lines"]) == (start.rstrip("\n"), False, 3)
+
+
+def test_a_rewrite_without_the_side_file_is_another_design_in_another_framework() -> None:
+    """The old kernel.cu stays in the folder, and is no part of the Triton solution that took its place."""
+    cuda = "\n".join(f"__global__ void step_{n}(float* x) {{ x[{n}] = {n}; }}" for n in range(60))
+    loader = "import torch\nfrom torch.utils.cpp_extension import load\nmod = load(sources=['kernel.cu'])\nclass Model: pass\n"
+    lines = "\n".join(f"    value_{n} = tl.load(x_ptr + {n})" for n in range(30))
+    triton = f"import torch\nimport triton\nimport triton.language as tl\n@triton.jit\ndef k(x_ptr):\n{lines}\nclass Model: pass\n"
+    built = (
+        RunBuilder()
+        .write(f"{ROOT}/kernel.cu", cuda)
+        .write(f"{ROOT}/solution.py", loader)
+        .write(f"{ROOT}/solution.py", triton)
+    )
+    rows = replay(built.frames()).select("path", "framework", "design").rows()
+    assert rows == [("kernel.cu", "cuda", 0), ("solution.py", "cuda", 0), ("solution.py", "triton", 1)]
+    assert list(final_files(replay(built.frames())).files) == ["solution.py"]

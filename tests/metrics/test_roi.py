@@ -257,7 +257,7 @@ def test_a_figure_that_is_no_number_is_no_step() -> None:
 
 def test_a_side_file_makes_the_solution_as_specific_as_it_is() -> None:
     solution, side = (
-        kernels("import torch", framework="torch").to_dicts(),
+        kernels("import torch; load('k.cu')", framework="torch").to_dicts(),
         kernels("__global__", framework="cuda").to_dicts(),
     )
     side[0] |= {
@@ -270,6 +270,21 @@ def test_a_side_file_makes_the_solution_as_specific_as_it_is() -> None:
     }
     roi = ladder(the_run(kernels=rows("kernels", *solution, *side), scores=scores(("check", 2, 1, 1), (2, 0.2, 1))))
     assert roi.select("design", "framework").row(0) == (1, "cuda")
+
+
+def test_a_side_file_that_is_no_longer_loaded_is_no_part_of_the_solution() -> None:
+    """Version 2 is Triton alone; that k.cu still lies beside it makes it no CUDA."""
+    first, last = kernels("load('k.cu')", "import triton", framework="triton").to_dicts()
+    side = first | {
+        "path": "k.cu",
+        "is_solution": False,
+        "is_sidecar": True,
+        "framework": "cuda",
+        "content": "__global__",
+    }
+    made = rows("kernels", side | {"version": 0}, first | {"version": 1, "framework": "cuda"}, last | {"version": 2})
+    roi = ladder(the_run(kernels=made, scores=scores(("check", 2, 1, 1), (2, 0.2, 1), ("check", 4, 1, 2), (4, 0.3, 2))))
+    assert roi["framework"].to_list() == ["cuda", "triton"]
 
 
 def test_gains_by_framework_and_design() -> None:

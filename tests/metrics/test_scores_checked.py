@@ -126,3 +126,23 @@ def test_a_lost_edit_is_a_program_that_says_so() -> None:
     assert lost_edits(frames | {"kernels": known}) == {1}
     whole = known.with_columns(complete=True)
     assert lost_edits(frames | {"kernels": whole}) == frozenset()
+
+
+def test_a_benchmark_that_could_not_finish_is_no_score_of_the_run() -> None:
+    trace = Trace()
+    write(trace)
+    trace.call("python check.py", "PASS")
+    bench(trace, "0.3000")
+    trace.call("python benchmark.py", "peak_fraction: 0.0\nRESULT: LOW")
+    summed = summarise(trace.frames() | {"scores": trace.scores()})
+    assert (summed["score"], summed["best_score"]) == (0.3, 0.3)
+
+
+def test_of_one_command_that_tries_two_texts_each_check_speaks_for_the_benchmark_after_it() -> None:
+    trace = Trace()
+    write(trace)
+    trace.call(
+        "sed -i s/a/b/ solution.py; python check.py; python benchmark.py; sed -i s/b/c/ solution.py; python check.py; python benchmark.py",
+        "FAIL: shape 0 {'b': 1} seed 42: tolerance exceeded\npeak_fraction: 0.9000\nRESULT: OK\nPASS\npeak_fraction: 0.2000\nRESULT: OK",
+    )
+    assert checked(trace.scores()) == ["failed", "same_version"]

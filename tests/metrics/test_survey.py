@@ -28,7 +28,7 @@ def test_frameworks_by_model_and_month() -> None:
 
 def test_lines_of_the_version_that_scored_best() -> None:
     """Version 1 (two lines) scores best; with its side file of three lines, as it stood then, that makes five."""
-    files = kernels("a", "a\nb", "a\nb\nc\nd").to_dicts()
+    files = kernels("'k.cu'", "'k.cu'\nb", "'k.cu'\nb\nc\nd").to_dicts()
     side = files[0] | {"version": 3, "path": "k.cu", "is_solution": False, "is_sidecar": True, "n_lines": 3}
     order = [
         files[0],

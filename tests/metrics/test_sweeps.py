@@ -42,6 +42,8 @@ def test_repeats(command: str) -> None:
         "for s in 4 8; do KDA_SB=$s python benchmark.py; done",
         'for s in 4 8; do sed -i "s/^SB = .*/SB = ${s}/" solution.py; python benchmark.py; done',
         "for s in 4 8; do python benchmark.py --split $s; done",
+        "sed -i 's/64/128/' solution.py; python benchmark.py; sed -i 's/128/256/' solution.py; python benchmark.py",
+        "python3 - <<'EOF'",
     ],
 )
 def test_sweeps(command: str) -> None:

@@ -33,6 +33,11 @@ def references(text: str) -> References:
     return References(frozenset(modules), frozenset(_NAMED.findall(code)), frozenset(_GLOB.findall(code)))
 
 
+def merged(one: References, other: References) -> References:
+    """What either of two texts names."""
+    return References(one.modules | other.modules, one.names | other.names, one.endings | other.endings)
+
+
 def closure(sources: Mapping[str, References], path: str) -> set[str]:
     """All files among `sources` that one of them loads, directly or through others; `path` itself is not among them."""
     seen: set[str] = set()

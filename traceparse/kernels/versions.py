@@ -17,10 +17,11 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceparse.errors import UsageError
+from traceparse.kernels.assembled import assemblies
 from traceparse.kernels.calls import Call, Hands, parse_arguments, viewer_marks
 from traceparse.kernels.designs import Designs
 from traceparse.kernels.framework import fragment_label, label, most_specific
-from traceparse.kernels.sidecars import References, closure, references
+from traceparse.kernels.sidecars import References, closure, merged, references
 from traceparse.kernels.workspace import Change, Workspace, is_source
 
 if TYPE_CHECKING:
@@ -69,8 +70,9 @@ class _Row:
 
     @functools.cached_property
     def references(self) -> References:
-        """What this file's text names; read once the replay is over."""
-        return references(self.text or "")
+        """What this file's text names; read once the replay is over. Part of a text may lack what the version before it named."""
+        named = references(self.text or "")
+        return named if self.complete or self.parent is None else merged(named, self.parent.references)
 
 
 def replay(frames: Frames) -> pl.DataFrame:
@@ -211,16 +213,18 @@ def _columns(trace_id: str, rows: list[_Row]) -> dict[str, list[Any]]:
     designs = Designs()
     solution_version = 0
     living: dict[str, _Row] = {}
+    coming: set[str] = set()  # side files written for a solution that does not load them yet
     for index, row in enumerate(rows):
         path, text = row.change.path, row.text
         is_solution = path == SOLUTION
         solution_version += is_solution
         living[path] = row
-        parts = {p: r for p, r in living.items() if p == SOLUTION or r.is_sidecar}
+        loaded = closure({p: r.references for p, r in living.items() if p == SOLUTION or r.is_sidecar}, SOLUTION)
+        coming = set() if is_solution else coming | {path}
+        parts = {p: r for p, r in living.items() if p == SOLUTION or (r.is_sidecar and p in loaded | coming)}
         framework = row.label
         if is_solution:
-            loaded = closure({p: r.references for p, r in parts.items()}, SOLUTION)
-            framework = most_specific([framework, *(parts[p].label for p in loaded)])
+            framework = most_specific([framework, *(living[p].label for p in loaded)])
         design = None
         if is_solution or row.is_sidecar:
             joined = "\n".join(parts[p].text or "" for p in sorted(parts))
@@ -311,24 +315,21 @@ def final_files(kernels: pl.DataFrame, version: int | None = None) -> Files:
             f"no version {version} among the run's kernels",
             expected=f"0 to {len(rows) - 1}" if rows else "a run with kernels",
         )
-    latest = {row["path"]: row for row in rows if row["version"] <= version}
-    solution = next((row for row in latest.values() if row["is_solution"]), None)
-    if solution is None:
+    found = next((one for one in assemblies(rows) if one.version == version), None)
+    if found is None:
         raise UsageError(
             f"no solution file before version {version}", todo="choose a later version: `traceparse kernels list RUN`"
         )
+    solution = found.parts[0]
     if solution["content"] is None:
         raise UsageError(
             f"the log holds no text of {solution['path']} as of version {version}",
             todo="choose a version with lines: `traceparse kernels list RUN`",
         )
-    # A side file's version of which nothing is known most likely loads what the one before it did; its text is not given for it.
-    named = {row["path"]: row["content"] for row in rows if row["version"] <= version and row["content"] is not None}
-    names = [solution["path"], *sorted(closure({p: references(t) for p, t in named.items()}, solution["path"]))]
     return Files(
         version,
-        {name: latest[name]["content"] for name in names if latest[name]["content"] is not None},
-        [name for name in names if not latest[name]["complete"]],
+        {part["path"]: part["content"] for part in found.parts if part["content"] is not None},
+        [part["path"] for part in found.parts if not part["complete"]],
     )
 
 

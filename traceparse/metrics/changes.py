@@ -63,6 +63,7 @@ class Change(NamedTuple):
         returns: It restores an earlier text or design.
         lines: Lines of code that it visibly brought, for the likeness to scratch kernels.
         framework: Of the solution after it, as far as known.
+        number: Which of the run's designs it shapes, 0-based.
     """
 
     record: int
@@ -73,6 +74,7 @@ class Change(NamedTuple):
     returns: bool
     lines: frozenset[str]
     framework: str
+    number: int
 
 
 class Draft(NamedTuple):
@@ -123,8 +125,29 @@ def work(frames: Frames) -> Work:
         assert source is not None
         path = row["path"] if row else source["file_path"]
         number, lines = (row["version"] if row else None), code_lines(new)
-        changes.append(Change(record, source["turn"], path, number, reason, returns, lines, designs.framework))
+        which = designs.number(row, new, reason, returns=returns)
+        changes.append(Change(record, source["turn"], path, number, reason, returns, lines, designs.framework, which))
     return Work(changes, drafts)
+
+
+def number_designs(frames: Frames) -> pl.DataFrame:
+    """`kernels` with ``design`` numbered as the phases tell designs apart.
+
+    The replay's own numbers go by the texts' likeness alone; here a new kernel in an old file counts, too. Doing it twice changes
+    nothing.
+
+    Args:
+        frames: As `work` takes them, with `kernels`.
+    """
+    numbers = {change.version: change.number for change in work(frames).changes if change.version is not None}
+    kernels = frames["kernels"]
+    found = [numbers.get(version) for version in kernels["version"]]
+    return kernels.with_columns(pl.Series("design", found, dtype=pl.Int64))
+
+
+def lost_program(command: str | None) -> bool:
+    """A command that ends where its program should begin, or in a log's mark of a cut: the text may have rewritten any file."""
+    return command is not None and _LOST_PROGRAM.search(command) is not None
 
 
 def family(framework: str) -> str:
@@ -159,6 +182,32 @@ class _Designs:
         self._number: int | None = None
         self.framework = "unknown"
         self._begun = False
+        self._given = 0
+        self._at = 0
+        self._by_likeness: dict[int, int] = {}
+        self._by_text: dict[str, int] = {}
+        self._by_name: dict[str, int] = {}
+
+    def number(self, row: dict[str, Any] | None, new: str, reason: str | None, *, returns: bool) -> int:
+        """The design's number after a change that was judged so."""
+        names = kernel_names(new)
+        likeness, sha = (row["design"], row["sha256"]) if row is not None else (None, None)
+        if reason is not None:
+            self._at, self._given = self._given, self._given + 1
+            if row is None:
+                self._number = None  # its text is not known: the next version's is no change of design by itself
+        elif returns:
+            # The same text, a text like it, or the same kernel: else what is taken up again is not known to be another design.
+            known = [self._by_text.get(sha or ""), self._by_likeness.get(-1 if likeness is None else likeness)]
+            known += [self._by_name[name] for name in names if name in self._by_name]
+            self._at = next((number for number in known if number is not None), self._at)
+        if likeness is not None:
+            self._by_likeness[likeness] = self._at
+        if sha is not None:
+            self._by_text[sha] = self._at
+        for name in names:
+            self._by_name.setdefault(name, self._at)
+        return self._at
 
     def judge(self, row: dict[str, Any] | None, new: str, context: str) -> tuple[str | None, bool]:
         """Why a change begins another design, if it does; and whether it goes back to an earlier one."""
@@ -245,7 +294,7 @@ def _unlisted(frames: Frames, calls: list[dict[str, Any]], kernels: list[dict[st
 
 def _lost_edit(call: dict[str, Any], result: str) -> bool:
     """A program given in the command, its text lost, whose first words say that it edited something."""
-    lost = call["tool"] == "shell" and not call["is_error"] and _LOST_PROGRAM.search(call["command"] or "")
+    lost = call["tool"] == "shell" and not call["is_error"] and lost_program(call["command"])
     return bool(lost and _SAYS_EDITED.search(result))
 
 

@@ -76,6 +76,10 @@ def _verdict(score: Mapping[str, Any], checks: list[dict[str, Any]], lost: Colle
     passed = [check for check in ours if check["value"] == 1.0]
     if not passed:
         return "failed" if ours else "never"
+    if version is None:
+        # One command can check and time several texts: the check before a figure is its own, else the one after it.
+        before = [check for check in ours if check["obs"] < score["obs"]]
+        return "same_version" if (before[-1:] or ours)[0]["value"] == 1.0 else "failed"
     if any(check["record"] == score["record"] for check in passed):
         return "same_version"
     before = [check for check in ours if check["obs"] < score["obs"]]
@@ -88,15 +92,14 @@ def summarise(frames: Frames) -> dict[str, float | str | bool | None]:
     """The columns of `runs` that follow from `scores`: score, best_score, score_metric, correct; null where nothing says."""
     scores = frames["scores"]
     official = finals(scores)
-    standing = [
-        value
-        for value, state in zip(official["value"], checked(scores, lost_edits(frames)), strict=True)
-        if state in COUNTS
-    ]
+    metric = official["metric"][-1] if official.height else None
+    found = zip(official["metric"], official["value"], checked(scores, lost_edits(frames)), strict=True)
+    # A benchmark that could not finish prints 0, which is no measurement.
+    standing = [value for kind, value, state in found if kind == metric and state in COUNTS and value and value > 0]
     outcomes = scores.filter(pl.col("official") & (pl.col("metric") == "check"))["value"]
     return {
         "score": standing[-1] if standing else None,
         "best_score": max(standing) if standing else None,
-        "score_metric": official["metric"][-1] if standing else None,
+        "score_metric": metric if standing else None,
         "correct": outcomes[-1] == 1.0 if len(outcomes) else None,
     }

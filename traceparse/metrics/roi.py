@@ -17,7 +17,6 @@ Pure; makes no scores and no kernels. Definitions: ROI, DESIGN §3. Five decisio
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping
 from itertools import accumulate
@@ -26,8 +25,8 @@ from typing import Any, Literal
 
 import polars as pl
 
-from traceparse.kernels.framework import most_specific
-from traceparse.metrics.changes import work
+from traceparse.kernels.assembled import assemblies
+from traceparse.metrics.changes import lost_program, work
 from traceparse.metrics.checked import COUNTS, checked, finals, lost_edits
 from traceparse.metrics.sweeps import PLAIN, configurations
 from traceparse.tables import Frames, empty, frame
@@ -37,9 +36,6 @@ FRUGAL = 0.99
 
 _MARKS = {"first_correct": 0.0, "to_90": 0.90, "to_95": 0.95, "to_99": FRUGAL, "frugal_stop": FRUGAL}
 """Marks of `roi_runs` by the share of the final best that reaches them."""
-
-_LOST_PROGRAM = re.compile(r"(?:<<-?\s*['\"]?\w+['\"]?|-c\s+['\"]|… \+\d+ more lines?|\(\d+ more chars\))\s*\Z")
-"""A command that ends where its program should begin: the log cut the text, which may have rewritten any file."""
 
 _SLACK = 1e-9
 """Relative; keeps a score that is exactly at a threshold from falling below it by rounding."""
@@ -241,19 +237,11 @@ class _Kernels:
         self.rows = kernels.sort("version").to_dicts() if kernels is not None else []
         self.whole: dict[int, frozenset[tuple[str, str]]] = {}
         self._labels: dict[int, tuple[int | None, str]] = {}
-        living: dict[str, str | None] = {}
-        labels: dict[str, str] = {}
-        for row in self.rows:
-            if not (row["is_solution"] or row["is_sidecar"]):
-                continue
-            living[row["path"]] = row["sha256"] if row["complete"] else None
-            labels[row["path"]] = row["framework"]
-            self._labels[row["version"]] = (
-                row["design"],
-                row["framework"] if row["is_solution"] else most_specific(labels.values()),
-            )
-            if all(living.values()):
-                self.whole[row["version"]] = frozenset((path, sha) for path, sha in living.items() if sha)
+        design: dict[int, int | None] = {row["version"]: row["design"] for row in self.rows}
+        for solution in assemblies(self.rows):
+            self._labels[solution.version] = design[solution.version], solution.framework
+            if solution.complete:
+                self.whole[solution.version] = frozenset((part["path"], part["sha256"]) for part in solution.parts)
 
     def of(self, version: int | None) -> tuple[int | None, str | None]:
         """(design, framework); of a side file's version the framework of the solution with it."""
@@ -298,9 +286,7 @@ def _unseen_changes(frames: Frames) -> set[tuple[int, int]]:
         return set()
     seen = {(change.turn, change.record) for change in work(frames).changes if change.version is None}
     shell = frames["tool_calls"].filter(pl.col("tool") == "shell").select("turn", "record", "command")
-    return seen | {
-        (turn, record) for turn, record, command in shell.iter_rows() if command and _LOST_PROGRAM.search(command)
-    }
+    return seen | {(turn, record) for turn, record, command in shell.iter_rows() if lost_program(command)}
 
 
 class _Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from traceparse.kernels.assembled import assemblies
 from traceparse.metrics.boards import BOARD
 
 
@@ -43,16 +44,18 @@ def lines_against_score(runs: pl.DataFrame, kernels: pl.DataFrame, roi: pl.DataF
     best = best.filter(pl.col("score_median") == pl.col("best_score").max().over("trace_id")).sort("trace_id", "step")
     best = best.unique("trace_id", keep="first", maintain_order=True)
     at = best.select("trace_id", "kernel_version", "framework", score="score_median")
-    files = kernels.filter(pl.col("is_solution") | pl.col("is_sidecar")).select(
-        "trace_id", "version", "path", "n_lines", "complete"
-    )
-    living = (
-        files.join(at, on="trace_id").filter(pl.col("version") <= pl.col("kernel_version")).sort("trace_id", "version")
-    )
-    living = living.unique(["trace_id", "path"], keep="last", maintain_order=True)
-    sizes = living.group_by("trace_id").agg(
-        n_files=pl.len().cast(pl.Int64), n_lines=_known(pl.col("n_lines").sum()), complete=pl.col("complete").all()
-    )
+    wanted = dict(at.select("trace_id", "kernel_version").iter_rows())
+    measured = kernels.filter(pl.col("trace_id").is_in(list(wanted)))
+    sizes = pl.DataFrame(
+        [
+            (trace_id, len(one.parts), sum(part["n_lines"] for part in one.parts), one.complete)
+            for (trace_id,), rows in measured.group_by("trace_id", maintain_order=True)
+            for one in assemblies(rows.sort("version").iter_rows(named=True))
+            if one.version == wanted[str(trace_id)]
+        ],
+        schema={"trace_id": pl.String, "n_files": pl.Int64, "n_lines": pl.Int64, "complete": pl.Boolean},
+        orient="row",
+    ).with_columns(n_lines=_known(pl.col("n_lines")))
     named = (
         _distinct(runs)
         .select("trace_id", "model", *BOARD)

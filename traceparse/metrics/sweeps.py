@@ -13,6 +13,8 @@ from typing import Any
 
 import polars as pl
 
+from traceparse.kernels.order import order
+from traceparse.metrics.changes import lost_program
 from traceparse.tables import Frames
 
 PLAIN: Hashable = frozenset()
@@ -46,11 +48,12 @@ def configurations(totals: Sequence[Mapping[str, Any]], frames: Frames) -> list[
     """What was set for each of some official totals; equal where the same was.
 
     A command that benchmarks once says it outright. Of one that benchmarks in a loop over a value, or several times
-    differently while the log shows another number of totals, each total has a configuration of its own.
+    differently while the log shows another number of totals, each total has a configuration of its own; so has each of a
+    command that changes the solution between its benchmarks, and of one whose program the log lost: what varied is not known.
 
     Args:
         totals: Rows of `scores`, in their order.
-        frames: `tool_calls` and `blocks` of the run, where known.
+        frames: `tool_calls`, `blocks` and `kernels` of the run, where known.
     """
     if "tool_calls" not in frames:
         return [PLAIN] * len(totals)
@@ -60,10 +63,17 @@ def configurations(totals: Sequence[Mapping[str, Any]], frames: Frames) -> list[
             by_launch[row["launch_call"]].append(n)
     calls = frames["tool_calls"].filter(pl.col("call").is_in(list(by_launch)))
     commands = dict(calls.select("call", "command").iter_rows())
+    sources = _sources(frames)
     found: list[Hashable] = [PLAIN] * len(totals)
     for launch, members in by_launch.items():
-        set_for = _invocations(commands.get(launch) or "")
-        if len(members) > 1 and (set_for is None or _headed(frames, totals[members[0]], totals[members[-1]])):
+        command = commands.get(launch) or ""
+        set_for = _invocations(command)
+        if len(members) > 1 and (
+            set_for is None
+            or lost_program(command)
+            or order(command, sources) == "between"
+            or _headed(frames, totals[members[0]], totals[members[-1]])
+        ):
             set_for = []
         elif set_for is None or len(set(set_for)) <= 1:
             set_for = (set_for or [PLAIN])[:1] * len(members)
@@ -71,6 +81,14 @@ def configurations(totals: Sequence[Mapping[str, Any]], frames: Frames) -> list[
             # Which of the benchmarks printed it cannot be told where their numbers differ.
             found[n] = set_for[place] if len(set_for) == len(members) else ("one of a sweep", launch, place)
     return found
+
+
+def _sources(frames: Frames) -> set[str]:
+    """Base names of the solution and its side files."""
+    if "kernels" not in frames:
+        return {"solution.py"}
+    parts = frames["kernels"].filter(pl.col("is_solution") | pl.col("is_sidecar"))
+    return {"solution.py", *(path.rsplit("/", 1)[-1] for path in parts["path"].unique())}
 
 
 def _invocations(command: str) -> list[Hashable] | None:
