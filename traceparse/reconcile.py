@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from traceparse.published import cell_for
+from traceparse.spend.accounting import SPREAD
 
 if TYPE_CHECKING:
     from traceparse.dataset import Dataset
@@ -51,9 +52,6 @@ FRAME_TOKENS = 8
 
 _CHARS_PER_TOKEN = 2
 """Reasoning of more tokens than this share of the thinking's characters cannot all be in the log."""
-
-TOKENISER_SPREAD = 0.5
-"""Relative difference that another vocabulary may make on code and prose; a larger one needs another reason."""
 
 _COLUMNS: dict[str, pl.DataType] = {
     "trace_id": pl.String(),
@@ -275,7 +273,7 @@ def _text_reason(run: dict[str, Any], sums: dict[str, Any], ours: int) -> str:
     if ours < seen and run["spend_basis"] == "estimated" and run["output_basis"] == "lower_bound":
         return "placeholders"
     if ours < seen:
-        return "tokeniser" if ours >= seen * (1 - TOKENISER_SPREAD) else "unexplained"
+        return "tokeniser" if ours >= seen * (1 - SPREAD) else "unexplained"
     return _missing_text(run, sums, seen / ours)
 
 
@@ -287,7 +285,7 @@ def _missing_text(run: dict[str, Any], sums: dict[str, Any], share: float) -> st
         return "missing_subagents"
     if sums["cut"]:
         return "cut_text"
-    if share >= 1 - TOKENISER_SPREAD:
+    if share >= 1 - SPREAD:
         return "tokeniser"
     return "unexplained" if sums["thinking_chars"] else "no_reasoning_text"
 

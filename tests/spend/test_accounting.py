@@ -38,6 +38,8 @@ TURN = [{"output_tokens": None, "output_basis": "none", "est_tokens": 100}]
     ("facts", "expected"),
     [
         ({"output_tokens": 500, "output_basis": "reported"}, (500, "reported")),
+        ({"output_tokens": 80, "output_basis": "reported"}, (80, "reported")),  # the model's own vocabulary is larger
+        ({"output_tokens": 40, "output_basis": "reported"}, (100, "estimated")),  # no vocabulary explains this
         ({"output_tokens": 500, "output_basis": "deduplicated"}, (500, "reported")),  # covers the visible text
         ({"output_tokens": 50, "output_basis": "deduplicated"}, (100, "estimated")),  # does not
         ({"output_tokens": 50, "output_basis": "lower_bound"}, (100, "estimated")),

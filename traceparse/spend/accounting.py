@@ -24,6 +24,9 @@ from traceparse.tables import Frames
 OUTPUT_KINDS = ("text", "thinking", "tool_use")
 """Kinds of assistant blocks that are visible output."""
 
+SPREAD = 0.5
+"""Relative difference that another vocabulary may make on code and prose; a final figure farther below the text is none."""
+
 
 def add_estimates(frames: Frames) -> Frames:
     """Fill `est_tokens` of blocks, turns and runs with tokenised lengths (o200k_base; for a tool call its arguments' values)."""
@@ -80,16 +83,17 @@ def run_spend(run: dict[str, Any], turns: list[dict[str, Any]]) -> tuple[int | N
     """The run's best count of output tokens, and what it rests on.
 
     Returns:
-        ``reported``: the log's own final figure, or per-response figures, if they cover the visible text; ``scaled``: a plausible
-        published total; ``estimated``: the tokenised visible text, a lower bound where reasoning is hidden. (None, None) for
-        a run without turns or estimates.
+        ``reported``: the log's own final figure, also where another vocabulary than ours counts the text shorter (`SPREAD`), or
+        per-response figures that cover the visible text; ``scaled``: a plausible published total; ``estimated``: the tokenised
+        visible text, a lower bound where reasoning is hidden. (None, None) for a run without turns or estimates.
     """
     seen, logged = run["est_tokens"], run["output_tokens"]
     if not turns:
         return None, None
     placeholders = run["format"].endswith("-converted")
     if logged is not None and not placeholders:
-        covers = seen is None or logged >= seen
+        final = run["output_basis"] == "reported"
+        covers = seen is None or logged >= seen * (1 - SPREAD if final else 1)
         if covers and (logged > 0 or run["output_basis"] == "reported"):
             return logged, "reported"
     cell = cell_for(run["run_id"], run["trace_id"]) if run["run_id"] else None
