@@ -49,3 +49,9 @@ def test_a_fragment_of_cuda_from_within_a_python_file_is_cuda() -> None:
 def test_most_specific_follows_the_order_of_the_contract() -> None:
     assert most_specific(["torch", "triton", "ptx"]) == "ptx"
     assert most_specific([]) == "unknown"
+
+
+def test_prose_in_a_fragments_docstring_is_no_cuda() -> None:
+    piece = '@triton.jit\ndef wait(x):\n    """A reduction costs two\n    __syncthreads, which is too much.\n    """\n    s = tl.load(x)\n'
+    assert fragment_label(piece, "solution.py") == "triton"
+    assert fragment_label("    __syncthreads();\n    out[i] = s;\n", "solution.py") == "cuda"

@@ -325,3 +325,28 @@ def test_a_rewrite_without_the_side_file_is_another_design_in_another_framework(
     rows = replay(built.frames()).select("path", "framework", "design").rows()
     assert rows == [("kernel.cu", "cuda", 0), ("solution.py", "cuda", 0), ("solution.py", "triton", 1)]
     assert list(final_files(replay(built.frames())).files) == ["solution.py"]
+
+
+def test_a_file_added_over_a_cut_one_is_what_it_shows() -> None:
+    """Codex' ``Add File`` replaces the CUDA file, of which the log holds a part, by a Triton one, of which it holds a part."""
+    cuda = "*** Begin Patch\n*** Add File: solution.py\n+import torch\n+from torch.utils.cpp_extension import load_inline\n+m = load_inline('m', SRC)\n... (900 more chars)"
+    triton = (
+        "*** Begin Patch\n*** Add File: solution.py\n+import triton\n+@triton.jit\n+def k(): pass\n... (900 more chars)"
+    )
+    built = RunBuilder().call("apply_patch", "Success", None, raw=cuda).call("apply_patch", "Success", None, raw=triton)
+    assert [(row["op"], row["framework"], row["complete"]) for row in rows(built)] == [
+        ("patch", "cuda", False),
+        ("write", "triton", False),
+    ]
+
+
+def test_a_file_deleted_and_added_again_is_no_edit_of_the_old_one() -> None:
+    cuda = "*** Begin Patch\n*** Add File: solution.py\n+m = load_inline('m', SRC)\n... (900 more chars)"
+    triton = (
+        "*** Begin Patch\n*** Add File: solution.py\n+import triton\n+@triton.jit\n+def k(): pass\n... (900 more chars)"
+    )
+    gone = "*** Begin Patch\n*** Delete File: solution.py\n*** End Patch"
+    built = RunBuilder()
+    for patch in (cuda, gone, triton):
+        built.call("apply_patch", "Success", None, raw=patch)
+    assert [row["framework"] for row in rows(built)] == ["cuda", "triton"]

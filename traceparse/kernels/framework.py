@@ -48,6 +48,13 @@ _C_RULES = (
         re.compile(r"__global__|__device__|__syncthreads|<<<"),
     ),
 )
+_C_CODE = re.compile(
+    r"__global__\s+(?:void|static|inline|extern|__launch_bounds__)\b|__device__\s+\w|__syncthreads\s*\(|<<<\s*[\w(][^\n]*[,)]"
+)
+"""What tells device code from prose about it, where it cannot be told whether a text stands in a docstring."""
+
+_HEAD = re.compile(r"\s*[rR]?(?:\"\"\"|''')")
+
 _PTX_TEXT = re.compile(r"^\s*\.version\s+\d.*?^\s*\.target\s+sm_", re.MULTILINE | re.DOTALL)
 
 _PYTHON_RULES = (
@@ -104,11 +111,15 @@ def label(text: str, path: str | None = None) -> str:
 
 
 def fragment_label(text: str, path: str) -> str:
-    """What a piece of a file uses, wherever it stands in it: C++ from within a Python string is C++ here too."""
+    """What a piece of a file uses, wherever it stands in it: C++ from within a Python string is C++ here too, prose is not."""
     if path.endswith(C_SUFFIXES):
         return label(text, path)
     code = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith(("#", "//", "*")))
-    return most_specific([label(text, path), _label_c(code) or "unknown"])
+    found = _label_c(code) or "unknown"
+    # A docstring may speak of device code; only the one at a file's head says what the file itself is.
+    if found == "cuda" and not _C_CODE.search(code) and not _HEAD.match(text):
+        found = "unknown"
+    return most_specific([label(text, path), found])
 
 
 def most_specific(labels: Iterable[str]) -> str:

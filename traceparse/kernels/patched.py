@@ -31,7 +31,8 @@ def apply_file(workspace: Workspace, one: patch.FilePatch, cwd: str, cut: bool) 
         workspace.remove(path)
         return
     if one.action == "add":
-        workspace.write(path, Text(one.added, not cut), "patch")
+        # "Add File" over a file that stands there puts another in its place, as a write does.
+        workspace.write(path, Text(one.added, not cut), "patch" if workspace.read(path) is None else "write")
         return
     held = workspace.read(path) or workspace.originals.get(path)
     if held is None or held.text is None:

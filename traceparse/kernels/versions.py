@@ -63,7 +63,7 @@ class _Row:
         own = label(self.text, path) if self.text and self.known else "unknown"
         if self.complete:
             return own
-        edits = self.change.op != "write" and self.parent is not None
+        edits = self.change.op != "write" and self.change.before is not None and self.parent is not None
         seen = [own, fragment_label(self.shown, path), self.parent.label if edits and self.parent else "unknown"]
         found = most_specific(seen)
         return "unknown" if found == "torch" and seen[-1] != "torch" else found
