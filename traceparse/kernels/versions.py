@@ -16,6 +16,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from traceparse.chronology import turn_times
 from traceparse.errors import UsageError
 from traceparse.kernels.assembled import assemblies
 from traceparse.kernels.calls import Call, Hands, parse_arguments, viewer_marks
@@ -95,6 +96,8 @@ def replay(frames: Frames) -> pl.DataFrame:
 
 def _replayed(frames: Frames) -> list[_Row]:
     calls = frames["tool_calls"].sort("call").to_dicts()
+    if "turns" in frames and (times := turn_times(frames["turns"].sort("turn").iter_rows(named=True))):
+        calls.sort(key=lambda call: times[call["turn"]])
     results = dict(frames["blocks"].select("block", "text").iter_rows())
     arguments = [_arguments(call) for call in calls]
     run = frames["runs"].row(0, named=True)

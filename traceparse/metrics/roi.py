@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from traceparse.chronology import turn_times
 from traceparse.kernels.assembled import assemblies
 from traceparse.metrics.changes import lost_program, work
 from traceparse.metrics.checked import COUNTS, checked, finals, lost_edits
@@ -294,6 +295,9 @@ class _Progress:
 
     def __init__(self, frames: Frames, records: set[int]) -> None:
         turns = frames["turns"].sort("turn")
+        if times := turn_times(turns.iter_rows(named=True)):
+            numbered = turns["turn"].to_list()
+            turns = turns[sorted(range(turns.height), key=lambda at: times[numbered[at]])]
         numbers = turns["turn"].to_list()
         self.spend: dict[int, int | None] = dict(zip(numbers, turns["cum_spend_tokens"], strict=True))
         self.usd: dict[int, float | None] = dict(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 import polars as pl
 
+from traceparse.chronology import turn_times
 from traceparse.facts import PROBLEMS
 from traceparse.metrics.launch import Launch, Ledger, Sources
 from traceparse.metrics.printed import KILLED, NEVER_RAN, Figure, Line, read, unwrap
@@ -28,6 +30,10 @@ _FINGERPRINT = 3
 _NO_SOLUTION = "No module named 'solution'"
 _CALL = ("call", "turn", "agent", "file", "record", "result_record", "result_block", "name", "tool", "command", "file_path", "input_json",
          "is_error", "exit_code", "truncated")  # fmt: skip
+
+
+_Step = tuple[tuple[int, int, int, int], Mapping[str, Any] | None, Mapping[str, Any] | None]
+"""(file, record, call or result, number), and the call made or the result (with the call it answers)."""
 
 
 def observe(frames: Frames) -> pl.DataFrame:
@@ -54,17 +60,31 @@ def _in_order(frames: Frames) -> Iterator[tuple[Mapping[str, Any] | None, Mappin
     results = (
         frames["blocks"]
         .filter(pl.col("kind") == "tool_result")
-        .select("block", "file", "record", "turn", "agent", "text")
+        .select("block", "file", "record", "turn", "agent", "text", "timestamp")
         .to_dicts()
     )
     answered = {call["result_block"]: call for call in calls if call["result_block"] is not None}
-    steps: list[tuple[tuple[int, int, int, int], Mapping[str, Any] | None, Mapping[str, Any] | None]] = []
+    steps: list[_Step] = []
     steps.extend(((call["file"], call["record"], 0, call["call"]), call, None) for call in calls)
     steps.extend(
         ((block["file"], block["record"], 1, block["block"]), answered.get(block["block"]), block) for block in results
     )
     steps.sort(key=lambda step: step[0])
+    if times := turn_times(frames["turns"].sort("turn").iter_rows(named=True)):
+        steps = _by_clock(steps, times)
     yield from ((call, block) for _, call, block in steps)
+
+
+def _by_clock(steps: list[_Step], times: Mapping[int, datetime]) -> list[_Step]:
+    """The steps of several files as they took place: by the turn or the record, never before one that they follow in their file."""
+    reached = dict.fromkeys((place[0] for place, _, _ in steps), min(times.values()))
+    instants = []
+    for (file, *_), call, block in steps:
+        own = block or call or {}
+        known = [at for at in (times.get(own["turn"]), own.get("timestamp")) if at is not None]
+        reached[file] = max([reached[file], *known])
+        instants.append(reached[file])
+    return [steps[n] for n in sorted(range(len(steps)), key=instants.__getitem__)]
 
 
 class _Reader:

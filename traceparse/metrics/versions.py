@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from traceparse.chronology import turn_times
 from traceparse.kernels.order import order
 from traceparse.tables import Frames
 
@@ -20,7 +21,7 @@ class Versions:
     A version counts when what made it stands before the launch: an earlier call, or an earlier part of the same command. A
     command that writes the file and then checks it runs the new text; one that times it and then puts another in its place ran
     the old one. Within one file of a trace the record decides (and in one record the calls' order), across files (subagents)
-    the order of turns.
+    the clock, and where there is none the order of turns.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -34,6 +35,8 @@ class Versions:
             return
         turns = frames.get("turns")
         self._file = dict(turns.select("turn", "file").iter_rows()) if turns is not None else {}
+        times = turn_times(turns.sort("turn").iter_rows(named=True)) if turns is not None else None
+        self._rank = {turn: rank for rank, turn in enumerate(sorted(times, key=times.__getitem__))} if times else {}
         self._crowded = _crowded(frames)
         rows = (
             kernels.filter(pl.col("is_solution") | pl.col("is_sidecar"))
@@ -52,8 +55,10 @@ class Versions:
         self._solution.sort()
 
     def _place(self, turn: int, record: int, call: int) -> _Place:
-        """Position of a call: by record in the main file, by turn for the others (whose records count from 0 again)."""
+        """Position of a call: by its turn's clock, else by record in the main file and by turn in others (whose records count from 0)."""
         at = call if (turn, record) in self._crowded else 0
+        if self._rank:
+            return self._rank[turn], record, at
         return (0, record, at) if not self._file.get(turn) else (turn, record, at)
 
     def _maker(self, turn: int, record: int, path: str) -> int:

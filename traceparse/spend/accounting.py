@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from traceparse.chronology import turn_times
 from traceparse.model import Usage
 from traceparse.published import cell_for
 from traceparse.spend import prices
@@ -64,13 +65,23 @@ def add_spend(frames: Frames) -> Frames:
         spend, basis = run_spend(run, rows)
         shares = turn_spend(spend, basis, rows)
         per_turn, per_run = _cost(run, rows, shares, basis)
-        cum = 0
-        for share, usd in zip(shares, per_turn, strict=True):
-            cum += share or 0
+        sums = _so_far(shares, rows)
+        for share, cum, usd in zip(shares, sums, per_turn, strict=True):
             turn_rows.append({"spend_tokens": share, "cum_spend_tokens": cum if share is not None else None,
                               "spend_basis": basis, "cost_usd": usd})  # fmt: skip
         run_rows.append({"spend_tokens": spend, "spend_basis": basis, **per_run})
     return frames | {"turns": _fill(frames["turns"], turn_rows), "runs": _fill(frames["runs"], run_rows)}
+
+
+def _so_far(shares: list[int | None], turns: list[dict[str, Any]]) -> list[int]:
+    """What was spent up to the end of each turn: a subagent's turns count where they took place, not where its file stands."""
+    times = turn_times(turns)
+    order = sorted(range(len(turns)), key=lambda at: times[turns[at]["turn"]]) if times else range(len(turns))
+    sums, total = [0] * len(turns), 0
+    for at in order:
+        total += shares[at] or 0
+        sums[at] = total
+    return sums
 
 
 def _fill(data: pl.DataFrame, rows: list[dict[str, Any]]) -> pl.DataFrame:
