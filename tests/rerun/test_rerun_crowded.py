@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from traceparse.rerun import Target, rerun, schedule
+from traceparse.rerun import Target, batch, rerun, schedule
 from traceparse.rerun.outcome import Result, lacks_gpu_memory
 
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
@@ -31,7 +31,7 @@ def at_work(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         with lock:
             crowd = busy[0]
             busy[0] -= 1
-        result = schedule.blank(target, problem, terms, "CPU")
+        result = batch.blank(target, problem, terms, "CPU")
         result.memory_short = crowd > 1 or target.name == "greedy"
         result.outcome = "oom" if result.memory_short else "ran"
         return result

@@ -177,8 +177,8 @@ def test_no_time_starts_nothing_and_keeps_what_is_there(place: Place) -> None:
 @pytest.mark.parametrize("damage", [b"", b'{"key": "x"', b"[1]", b"\xff\xfe", b'{"key": 1, "shapes": 3}'])
 def test_a_damaged_result_is_said_and_run_again(place: Place, damage: bytes) -> None:
     from traceparse.rerun import Progress, Target
+    from traceparse.rerun.batch import Batch, Terms
     from traceparse.rerun.deck import find_problem
-    from traceparse.rerun.schedule import Batch, Terms
     from traceparse.rerun.worker import Limits
 
     told: list[Progress] = []

@@ -20,10 +20,10 @@ from typing import Any
 
 from traceparse.cluster import Cluster, Lost, connected
 from traceparse.errors import ClusterError, RerunError
+from traceparse.rerun.batch import CPU, Batch, Progress, Target, Terms, blank, run_one
 from traceparse.rerun.deck import Problem, find_problem
 from traceparse.rerun.hardware import Gpu, gpus
 from traceparse.rerun.outcome import Result
-from traceparse.rerun.schedule import CPU, Batch, Progress, Target, Terms, blank, run_one
 from traceparse.rerun.scratch import scratch
 
 _LEAST_AT_ONCE = 32

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,9 @@ from traceparse import facts
 from traceparse.errors import RerunError
 
 _BOOT = Path(__file__).with_name("child") / "boot.py"
+_NEEDS_TRITON = re.compile(r"^(?:import|from) triton\b", re.MULTILINE)
+"""An import that nothing guards; the children use this interpreter's packages."""
+
 _SMI_FIELDS = "index,uuid,name,driver_version,compute_cap,memory.total,clocks.sm,clocks.max.sm,temperature.gpu"
 
 _abandoned: list[subprocess.Popen[bytes]] = []
@@ -142,14 +147,17 @@ def missing_tools(sources: Sequence[str], path: str, *, on_gpu: bool) -> list[st
         on_gpu: Whether CUDA code can be meant.
     """
     text = "\n".join(sources)
-    needed = []
+    needed: list[str] = []
+    lacking: list[str] = []
     if "cpp_extension" in text:
         needed += ["ninja", "c++"]
         needed += ["nvcc"] if on_gpu and any(mark in text for mark in ("cuda_sources", "__global__", ".cu")) else []
     if "triton" in text and on_gpu:
         needed.append("cc")
+    if _NEEDS_TRITON.search(text) and importlib.util.find_spec("triton") is None:
+        lacking.append("triton")
     stand_ins = {"c++": ("c++", "g++", "clang++"), "cc": ("cc", "gcc", "clang")}
-    return [
+    return lacking + [
         tool
         for tool in dict.fromkeys(needed)
         if not any(shutil.which(name, path=path) for name in stand_ins.get(tool, (tool,)))

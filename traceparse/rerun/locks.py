@@ -6,9 +6,12 @@ import fcntl
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+_POLL_S = 0.02
 
 
 class DeviceLock:
@@ -28,8 +31,8 @@ class DeviceLock:
         self._turnstile, self._device = base / f"{name}.turn.lock", base / f"{name}.lock"
 
     @contextmanager
-    def held(self, mode: str) -> Iterator[None]:
-        """Hold the device ``shared`` or ``exclusive``.
+    def held(self, mode: str, alive: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the device ``shared`` or ``exclusive``; while others have it, `alive` is called and may raise to give up.
 
         Raises:
             ValueError: There is no such mode.
@@ -38,8 +41,8 @@ class DeviceLock:
             raise ValueError(f"no lock mode {mode!r}")
         turn, device = _opened(self._turnstile), _opened(self._device)
         try:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            fcntl.flock(device, fcntl.LOCK_EX if mode == "exclusive" else fcntl.LOCK_SH)
+            _wait(turn, fcntl.LOCK_EX, alive)
+            _wait(device, fcntl.LOCK_EX if mode == "exclusive" else fcntl.LOCK_SH, alive)
             fcntl.flock(turn, fcntl.LOCK_UN)
             yield
         finally:
@@ -57,6 +60,18 @@ class DeviceLock:
         finally:
             os.close(turn)
         return False
+
+
+def _wait(lock: int, how: int, alive: Callable[[], None]) -> None:
+    """Take a lock, looking every now and then: a call that sleeps in the kernel could not be given up."""
+    while True:
+        try:
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            alive()
+            time.sleep(_POLL_S)
+        else:
+            return
 
 
 def _opened(path: Path) -> int:

@@ -98,6 +98,7 @@ class Result:
         deck_score: The deck's own benchmark's figure in the same run.
         published_score: The board's.
         board_gpu: Key of the board's GPU.
+        framework: Label of the text that ran (`traceparse.kernels.framework`).
         notes: Remarks on clocks, warm-up and the like.
         memory_short: The GPU's memory ran out on the way; beside other kernels that says nothing of this one.
     """
@@ -130,6 +131,7 @@ class Result:
     deck_score: float | None = None
     published_score: float | None = None
     board_gpu: str | None = None
+    framework: str | None = None
     notes: list[str] = field(default_factory=list)
     memory_short: bool = False
     wall_s: float = 0.0
@@ -214,6 +216,7 @@ _ROW_FIELDS = (
     "gate_current",
     "gate_strict",
     "gates_json",
+    "framework",
     "outcome",
     "message",
     "log_path",

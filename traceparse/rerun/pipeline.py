@@ -25,8 +25,9 @@ from traceparse.rerun.outcome import (
     mean_score,
     score_outcome,
 )
+from traceparse.rerun.stage import Event, StageResult
 from traceparse.rerun.timing import ShapeTiming, read_timing
-from traceparse.rerun.worker import Event, Limits, StageResult, Workplace
+from traceparse.rerun.worker import Limits, Workplace
 
 RULES = "5"
 """Version of the rules; results kept under another one are run again."""

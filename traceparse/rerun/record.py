@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from traceparse.rerun.batch import Progress, Target
 from traceparse.rerun.outcome import Result, write_rows
-from traceparse.rerun.schedule import Progress, Target, rerun
+from traceparse.rerun.schedule import rerun
 
 
 def rerun_into(

@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
 _MEMORY_S = 0.2
@@ -106,11 +107,16 @@ def thaw(pids: list[int]) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-def _is_zombie(pid: int) -> bool:
+def _state(pid: int) -> str | None:
+    """The kernel's letter for what a process does (T stopped, Z ended); None for one that is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return True
+        return None
+
+
+def _is_zombie(pid: int) -> bool:
+    return _state(pid) in ("Z", None)
 
 
 def _reap() -> None:
@@ -119,12 +125,22 @@ def _reap() -> None:
             pass
 
 
+def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends, whatever ends it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def _watch(process: subprocess.Popen[bytes], limit_s: float, memory_bytes: int, log: IO[bytes]) -> tuple[str, int]:
     """Wait for the end or a limit: ``("exited" | "timeout" | "memory" | "orphaned", peak bytes)``."""
-    deadline, peak, me, looked = time.monotonic() + limit_s, 0, os.getpid(), 0.0
+    deadline, peak, me, looked, before = time.monotonic() + limit_s, 0, os.getpid(), 0.0, time.monotonic()
     while True:
         if process.poll() is not None:
             return "exited", peak
+        now = time.monotonic()
+        if _state(process.pid) == "T":
+            deadline += now - before  # frozen by the caller: that time is not the tree's
+        before = now
         if time.monotonic() - looked > _MEMORY_S:
             # Every process of the host is read to find the tree: with many kernels side by side that is work of its own.
             peak, looked = max(peak, resident_bytes(descendants(me))), time.monotonic()
@@ -159,6 +175,7 @@ def supervise(order: dict[str, Any], log: IO[bytes]) -> dict[str, Any]:
         stderr=log,
         pass_fds=order["pass_fds"],
         start_new_session=True,
+        preexec_fn=die_with_parent,
     )
     for descriptor in order["pass_fds"]:
         os.close(descriptor)  # else the caller would wait for the end of a socket that this process keeps open

@@ -16,7 +16,7 @@ from traceparse.datafiles import data_dir
 from traceparse.errors import RerunError, SourceError, UsageError
 from traceparse.kernels.bundle import SOLUTION, split
 from traceparse.kernels.sidecars import closure, references
-from traceparse.rerun.schedule import Target
+from traceparse.rerun.batch import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable

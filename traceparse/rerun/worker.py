@@ -1,4 +1,4 @@
-"""Runs one kernel through its stages, each in a supervised process tree of its own. Schedules nothing and writes no table.
+"""One kernel's place of work: its folders, its environment, and the orders of its stages. Schedules nothing, writes no table.
 
 What a child process gets: a pristine copy of the deck, its own caches and home, a scrubbed environment, one GPU by
 UUID, no standard input. What it cannot do: outlive its stage, outgrow its limits unseen, or reach the channel that
@@ -7,29 +7,21 @@ results come over. What this is not: a sandbox. The code runs as the user, with 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import os
 import secrets
 import shutil
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from traceparse.rerun.child.wire import Wire, WireError
 from traceparse.rerun.deck import Problem
 from traceparse.rerun.hardware import Gpu
 from traceparse.rerun.locks import DeviceLock
-from traceparse.rerun.supervise import freeze, thaw
+from traceparse.rerun.stage import Event, Stage, StageResult, Turn, run_stage
 
-_HERE = Path(__file__).parent
-_BOOT = _HERE / "child" / "boot.py"
 _KEPT_ENV = (
     "PATH",
     "LD_LIBRARY_PATH",
@@ -50,12 +42,8 @@ _KEPT_ENV = (
     "CUDA_DEVICE_ORDER",
     "SYSTEMROOT",
 )
-_POLL_S = 0.1
-_DRAIN_S = 0.05
-"""How long a frozen stage's last kernels get to run out before the device is given to one who times."""
+_LONG_AGO = 1_000_000_000.0
 _KEPT_PREFIXES = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM", "NVIDIA_")
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -81,33 +69,6 @@ class Limits:
     def stage_s(self, shapes: int) -> float:
         """Overall limit of a stage, above the sum of what its operations may take."""
         return self.start_s + self.build_s + shapes * (self.build_s / 4 + 12 * self.call_s + self.time_s) + 60
-
-
-@dataclass
-class StageResult:
-    """What one supervised stage left.
-
-    Attributes:
-        events: Messages of the trusted process, in order.
-        reason: Why the tree ended: exited, timeout, memory, orphaned, or lost (the supervisor itself gave no report).
-        returncode: Of the stage's own process.
-        wall_s: Time it took.
-        peak_bytes: Greatest host memory of the tree.
-        stragglers: Processes that had to be killed after the stage had ended by itself.
-        log: Its output.
-    """
-
-    events: list[Event] = field(default_factory=list)
-    reason: str = "lost"
-    returncode: int | None = None
-    wall_s: float = 0.0
-    peak_bytes: int = 0
-    stragglers: int = 0
-    log: Path | None = None
-
-    def last(self, kind: str) -> Event | None:
-        """The last event of a kind."""
-        return next((event for event in reversed(self.events) if event.get("event") == kind), None)
 
 
 class Workplace:
@@ -176,7 +137,7 @@ class Workplace:
             progress: Told of every event.
             turns: Whether the script announces its timings, so that it need not hold the device all along.
         """
-        copy = self._copy(name.removesuffix(".py"))
+        copy = self._copy()
         before = self._hashes(copy)
         nonce = secrets.token_hex(16)
         mode = "exclusive" if name == "benchmark.py" and not turns else "shared"
@@ -223,7 +184,7 @@ class Workplace:
         self, mode: str, progress: Callable[[Event], None], more: Mapping[str, Any], *, baseline: str | None = None
     ) -> StageResult:
         limits, name = self.limits, mode if baseline is None else "baseline"
-        candidate = self._copy(f"candidate_{name}", baseline)
+        candidate = self._copy(baseline)
         order = {
             "mode": mode,
             "deck": str(self.judge_folder),
@@ -250,90 +211,27 @@ class Workplace:
     ) -> StageResult:
         for stale in self.stale_locks():
             (self.folder / stale).unlink(missing_ok=True)  # a killed stage left it; a build would wait for it for ever
-        result = StageResult(log=self.folder / f"{name}.log")
-        mine, theirs = socket.socketpair()
-        command = [sys.executable, "-P", str(_BOOT), argv[0], str(theirs.fileno()), *argv[1:]]
-        supervisor = subprocess.Popen(
-            [sys.executable, "-P", str(_HERE / "supervise.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[theirs.fileno()],
-            env=self.environment,
-            start_new_session=True,
+        stage = Stage(
+            argv, self.folder, self.folder / f"{name}.log", self.environment, limit_s, self.limits.memory_bytes
         )
-        descriptor = theirs.fileno()
-        ending = {
-            "argv": command,
-            "env": self.environment,
-            "cwd": str(self.folder),
-            "limit_s": limit_s,
-            "log": str(result.log),
-            "memory_bytes": self.limits.memory_bytes,
-            "pass_fds": [descriptor],
-        }
-        try:
-            if supervisor.stdin is None or supervisor.stdout is None:
-                raise RuntimeError("the supervisor has no pipes")
-            supervisor.stdin.write(json.dumps(ending).encode() + b"\n")
-            supervisor.stdin.flush()
-            theirs.close()
-            self._listen(Wire(mine), order, result, limit_s, progress, _Turn(self.lock, supervisor.pid, mode))
-            report = supervisor.stdout.readline()
-            if report:
-                told = json.loads(report)
-                result.reason, result.returncode, result.wall_s = told["reason"], told["returncode"], told["wall_s"]
-                result.peak_bytes, result.stragglers = told["peak_bytes"], told["stragglers"]
-        finally:
-            if supervisor.stdin is not None:
-                with contextlib.suppress(OSError):
-                    supervisor.stdin.close()  # the supervisor ends its tree when its input closes
-            supervisor.wait()
-            if supervisor.stdout is not None:
-                supervisor.stdout.close()
-            mine.close()
-        return result
-
-    def _listen(
-        self,
-        wire: Wire,
-        order: Mapping[str, Any],
-        result: StageResult,
-        limit_s: float,
-        progress: Callable[[Event], None],
-        turn: _Turn,
-    ) -> None:
-        """Take events until the channel closes; grant and take back the device, and make room, on the way."""
-        with turn:
-            deadline = time.monotonic() + limit_s + 60
-            try:
-                wire.send(dict(order))
-                while True:
-                    while not wire.ready(_POLL_S):
-                        self.alive()
-                        turn.make_room()
-                        if time.monotonic() > deadline:
-                            return
-                    event = wire.receive(60.0)
-                    if event.get("event") == "lock":
-                        turn.take(str(event.get("mode")))
-                        wire.send({"granted": True})
-                        continue
-                    result.events.append(event)
-                    progress(event)
-            except WireError as error:
-                if error.kind == "forged":
-                    result.events.append({"event": "forged", "message": str(error)})
+        return run_stage(stage, order, Turn(self.lock, mode, self.alive), progress, self.alive)
 
     # --- folders and environment ---------------------------------------------------------------------------------------
 
-    def _copy(self, name: str, baseline: str | None = None) -> Path:
-        """A fresh copy of the deck with the solution in it, or the deck's baseline in its place."""
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        folder = self.problem.copy_to(self.folder / name)
+    def _copy(self, baseline: str | None = None) -> Path:
+        """A fresh copy of the deck with the solution in it, or the deck's baseline in its place.
+
+        Always at the same place and with the same old times: what a stage before has built is then still up to date.
+        """
+        top = self.folder / "candidate"
+        shutil.rmtree(top, ignore_errors=True)
+        folder = self.problem.copy_to(top)
         own = {**self._side_files, "solution.py": self._solution} if baseline is None else {"solution.py": baseline}
         for file, text in own.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_bytes(text.encode())
+        for path in top.rglob("*"):
+            os.utime(path, (_LONG_AGO, _LONG_AGO))
         return folder
 
     def _hashes(self, folder: Path) -> dict[str, str]:
@@ -384,42 +282,3 @@ def _is_inside(name: str) -> bool:
     """Whether a side file's name stays inside the folder."""
     path = Path(name)
     return not path.is_absolute() and ".." not in path.parts and path.name not in ("", "reference.py", "solution.py")
-
-
-class _Turn:
-    """How one stage holds the device.
-
-    A stage that builds or checks holds it shared, and is frozen, host processes and all, while somebody times: nobody
-    waits for the end of a check, and compilers do not disturb a figure that the host decides.
-
-    Args:
-        lock: The device's lock.
-        root: The supervisor, whose descendants are the stage.
-        mode: How it is held at first.
-    """
-
-    def __init__(self, lock: DeviceLock, root: int, mode: str):
-        self._lock, self._root, self._mode, self._held = lock, root, mode, contextlib.ExitStack()
-
-    def __enter__(self) -> None:
-        self.take(self._mode)
-
-    def __exit__(self, *_: object) -> None:
-        self._held.close()
-
-    def take(self, mode: str) -> None:
-        """Hold the device otherwise from now on."""
-        self._held.close()
-        self._mode = mode
-        self._held.enter_context(self._lock.held(mode))
-
-    def make_room(self) -> None:
-        """Let one who waits for the device have it, frozen meanwhile."""
-        if self._mode != "shared" or not self._lock.wanted():
-            return
-        frozen = freeze(self._root)
-        try:
-            time.sleep(_DRAIN_S)
-            self.take("shared")
-        finally:
-            thaw(frozen)

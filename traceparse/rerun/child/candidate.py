@@ -7,6 +7,7 @@ outputs are compared by the judge, which alone holds the reference's; times are 
 from __future__ import annotations
 
 import builtins
+import ctypes
 import hashlib
 import os
 import signal
@@ -38,6 +39,7 @@ from traceparse.rerun.child.watched import switches, tools
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
 _type = builtins.type  # a candidate can replace the built-in
+_PR_SET_PDEATHSIG = 1
 _POISON_BYTES = 2 << 30
 _FIRST_CALLS = 4
 
@@ -419,6 +421,8 @@ def fork_candidate(close: int) -> Child:
         os.close(close)
         mine.close()
         os.setsid()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         wire = Wire(theirs)
         start = wire.receive(120)
         os.chdir(start["folder"])

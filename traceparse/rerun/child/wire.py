@@ -12,11 +12,14 @@ import secrets
 import select
 import socket
 import struct
+import time
 from typing import Any
 
 Message = dict[str, Any]
 
 _LIMIT = 64 << 20
+_SLICE_S = 0.5
+_REST_S = 5.0
 
 
 class WireError(Exception):
@@ -46,19 +49,28 @@ class Wire:
             raise WireError("closed", f"the other side is gone: {error}") from None
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """Read one message.
+        """Read one message; time in which this process was stopped does not count.
 
         Raises:
             WireError: Closed, timeout, or bytes that are no message (forged).
         """
-        self._sock.settimeout(timeout_s)
+        waited = 0.0
+        while timeout_s is not None:
+            started = time.monotonic()
+            if self.ready(min(_SLICE_S, max(0.0, timeout_s - waited))):
+                break
+            # A wait that lasted far longer than it was meant to is one during which this process stood still.
+            waited += min(time.monotonic() - started, 2 * _SLICE_S)
+            if waited >= timeout_s:
+                raise WireError("timeout", f"no answer within {timeout_s} s")
+        self._sock.settimeout(None if timeout_s is None else max(_REST_S, timeout_s))
         try:
             (size,) = struct.unpack("!I", self._read(4))
             if size > _LIMIT:
                 raise WireError("forged", f"a message of {size} bytes was announced")
             message = json.loads(self._read(size))
         except TimeoutError:
-            raise WireError("timeout", f"no answer within {timeout_s} s") from None
+            raise WireError("timeout", f"half a message, and no more of it within {timeout_s} s") from None
         except ValueError as error:
             raise WireError("forged", f"bytes that are no message: {error}") from None
         except OSError as error:

@@ -1,0 +1,263 @@
+"""A batch of re-runs on disk: its kernels, what is kept of each, who may run one, and the running of one. Chooses no order.
+
+Each finished kernel is one JSON file, written whole or not at all; what is there under the same key is not run again.
+Several batches can work on one folder: each kernel is claimed by one of them, and the others take its result over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from traceparse.kernels.framework import label, most_specific
+from traceparse.rerun.deck import Problem
+from traceparse.rerun.hardware import Gpu
+from traceparse.rerun.outcome import Result
+from traceparse.rerun.pipeline import RULES, Plan, run_kernel
+from traceparse.rerun.scratch import scratch
+from traceparse.rerun.worker import Limits
+
+CPU = "CPU"
+"""Name of the device in results had without a GPU."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kernel to run again.
+
+    Attributes:
+        name: Names its files; unique in the batch.
+        source: Text of ``solution.py``.
+        problem: The problem's folder name in the deck.
+        side_files: Texts of the files that the solution loads, by relative name.
+        trace_id: The run it comes from.
+        published: The board's cell, if any: an object or mapping with ``score``, ``gpu``, ``correct``, ``shape_ms``,
+            ``shape_fraction``.
+    """
+
+    name: str
+    source: str
+    problem: str
+    side_files: Mapping[str, str] = field(default_factory=dict)
+    trace_id: str | None = None
+    published: Any = None
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the solution's text, and of its side files where it has any."""
+        if not self.side_files:
+            return hashlib.sha256(self.source.encode()).hexdigest()
+        parts = {"solution.py": self.source, **self.side_files}
+        listed = "".join(
+            f"{name}\0{hashlib.sha256(text.encode()).hexdigest()}\n" for name, text in sorted(parts.items())
+        )
+        return hashlib.sha256(listed.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step of one kernel, for a live table. `step` is waiting, strict, check, time, benchmark, note or done."""
+
+    name: str
+    step: str
+    detail: str = ""
+    result: Result | None = None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what terms every kernel of a batch is run: see `rerun`."""
+
+    gates: tuple[str, ...]
+    timing: bool
+    limits: Limits
+
+
+class Batch:
+    """What one call of `rerun` keeps and tells, whoever runs its kernels.
+
+    Args:
+        out: Folder for ``results/`` and ``logs/``; ``results/`` exists.
+        problems: The deck's problems, by name.
+        earlier: The same problems of the published deck; empty where none is given.
+        terms: How each kernel is run.
+        budget_s: Start no kernel after this time.
+        progress: Told of each step.
+
+    Attributes:
+        stopped: Set when the batch is given up; whoever runs a kernel looks at it.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        problems: Mapping[str, Problem],
+        earlier: Mapping[str, Problem],
+        terms: Terms,
+        budget_s: float | None,
+        progress: Callable[[Progress], None],
+    ):
+        self.problems, self.earlier, self.terms, self.progress = problems, earlier, terms, progress
+        self._out = out
+        self._unreadable: set[str] = set()
+        self._deadline = time.monotonic() + budget_s if budget_s is not None else None
+        self.stopped = threading.Event()
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the time in which kernels may be started; None without a budget."""
+        return None if self._deadline is None else self._deadline - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further kernel may be started."""
+        left = self.seconds_left
+        return self.stopped.is_set() or (left is not None and left <= 0)
+
+    def log_path(self, target: Target) -> Path:
+        """Where a kernel's log goes."""
+        return self._out / "logs" / f"{_file_name(target.name)}.log"
+
+    def kept(self, target: Target, gpu_names: Iterable[str]) -> Result | None:
+        """A result that stands, on one of these GPUs; one that only lacked tools or a driver is tried again.
+
+        A file that cannot be read is told as a ``note`` and holds no result.
+        """
+        path = self._result_path(target)
+        try:
+            data = json.loads(path.read_bytes())
+            result = Result.from_dict(data)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            if target.name not in self._unreadable:
+                self._unreadable.add(target.name)
+                told = f"the result kept before cannot be read ({type(error).__name__}: {error}); it runs again"
+                self.progress(Progress(target.name, "note", told))
+            return None
+        keys = {_key(target, self.problems[target.problem], self.terms, name) for name in gpu_names}
+        return result if result.key in keys and result.outcome != "infra" else None
+
+    def keep(self, target: Target, result: Result) -> None:
+        """Write a finished kernel's result and tell of it."""
+        _write(self._result_path(target), result.as_dict())
+        self.progress(Progress(target.name, "done", result.outcome, result))
+
+    def take_over(self, target: Target, result: Result) -> None:
+        """Tell of a result that stood before, or that another batch wrote."""
+        self.progress(Progress(target.name, "done", "kept from before", result))
+
+    @contextmanager
+    def claimed(self, target: Target) -> Iterator[bool]:
+        """Be the one batch of this folder that runs a kernel; gives False where another one is at it.
+
+        The claim ends with the process, however that ends.
+        """
+        path = self._out / ".claims" / f"{_file_name(target.name)}.lock"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w") as claim:
+            try:
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def _result_path(self, target: Target) -> Path:
+        return self._out / "results" / f"{_file_name(target.name)}.json"
+
+
+def run_one(
+    target: Target,
+    problem: Problem,
+    earlier: Problem | None,
+    terms: Terms,
+    gpu: Gpu | None,
+    log: Path,
+    step: Callable[..., None],
+    alive: Callable[[], None],
+) -> Result:
+    """Run one kernel on one device of this host.
+
+    Args:
+        target: The kernel.
+        problem: Its problem.
+        earlier: The same problem of the published deck, if any.
+        terms: How it is run.
+        gpu: The device; None for the CPU.
+        log: Where its log goes.
+        step: Told of each step.
+        alive: Called now and then; raises to stop.
+    """
+    started = datetime.now(UTC)
+    result = blank(target, problem, terms, gpu_name(gpu))
+    result.log_path = str(log)
+    plan = Plan(
+        problem,
+        target.source,
+        dict(target.side_files),
+        target.published,
+        gpu,
+        terms.gates,
+        earlier,
+        terms.limits,
+        terms.timing,
+    )
+    with scratch() as folder:
+        run_kernel(plan, folder, result, step, alive)
+    result.wall_s = (datetime.now(UTC) - started).total_seconds()
+    return result
+
+
+def blank(target: Target, problem: Problem, terms: Terms, device: str) -> Result:
+    """The result of a kernel before anything ran: the outcome is ``infra``.
+
+    Args:
+        target: The kernel.
+        problem: Its problem.
+        terms: How it is to be run.
+        device: Name of the device, `CPU` for none.
+    """
+    files = {"solution.py": target.source, **target.side_files}
+    return Result(
+        key=_key(target, problem, terms, device),
+        name=target.name,
+        run_at=datetime.now(UTC).isoformat(),
+        kernel_sha256=hashlib.sha256(target.source.encode()).hexdigest(),
+        deck_sha256=problem.sha256,
+        problem=target.problem,
+        gpu_name=device,
+        trace_id=target.trace_id,
+        framework=most_specific(label(text, name) for name, text in files.items()),
+    )
+
+
+def gpu_name(gpu: Gpu | None) -> str:
+    """How results name the device they were had on."""
+    return gpu.name if gpu else CPU
+
+
+def _key(target: Target, problem: Problem, terms: Terms, device: str) -> str:
+    parts = (RULES, target.sha256, problem.sha256, device, *terms.gates, str(terms.timing))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:180] or "kernel"
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+    temporary.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    temporary.replace(path)
