@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from traceparse.rerun.timing import ShapeTiming
+from traceparse.rerun.timing import COPIES, ShapeTiming
 
 Verdict = Literal["pass", "fail", "skipped"]
 
@@ -56,6 +56,12 @@ LIBRARY_MARKS = (
     "gemv2N_kernel",
     "gemv2T_kernel",
     "gemmk1_kernel",
+    "gemvx",
+    "gemvNSP",
+    "dot_kernel",
+    "reduce_1Block",
+    "trsm",
+    "getrf",
     "fmha_cutlass",
     "flash_fwd",
     "pytorch_flash",
@@ -242,9 +248,15 @@ def _judge_flush(proofs: Proofs, at: str, fixed: float, rotated: float) -> None:
 
 
 def library_shares(kernels: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Shares of the device time by whose kernel it was: ``library`` (cuBLAS, cuDNN and their like), ``torch``, ``own``."""
+    """Shares of the kernels' time by whose they are: ``library`` (cuBLAS, cuDNN and their like), ``torch``, ``own``.
+
+    Copies and fills by the driver are nobody's and left out of the whole.
+    """
     shares = {"library": 0.0, "torch": 0.0, "own": 0.0}
+    kernels = [(name, share) for name, share in kernels if not name.startswith(COPIES)]
+    whole = sum(share for _, share in kernels) or 1.0
     for name, share in kernels:
+        share /= whole
         if name.startswith(LIBRARY_STARTS) or any(mark in name for mark in LIBRARY_MARKS):
             shares["library"] += share
         elif any(mark in name for mark in TORCH_MARKS):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Z95 = 1.959964
-_COPIES = ("Memcpy", "Memset")
+COPIES = ("Memcpy", "Memset")
 """How the profiler names device activities that are no kernels."""
 
 
@@ -143,7 +143,7 @@ def _launches(calls: Sequence[Mapping[str, Any]]) -> Launches | None:
     counted = [call for call in calls if "launches" in call]
     if not counted:
         return None
-    copies = [sum(name.startswith(_COPIES) for name, _ in call["kernels"]) for call in counted]
+    copies = [sum(name.startswith(COPIES) for name, _ in call["kernels"]) for call in counted]
     kernels = [len(call["kernels"]) - copied for call, copied in zip(counted, copies, strict=True)]
     plain, cooperative, graphs = (
         [int(call["launches"][kind]) for call in counted] for kind in ("kernel", "cooperative", "graph")

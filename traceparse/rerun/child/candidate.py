@@ -132,7 +132,8 @@ class Candidate:
     def call(self, message: Message) -> Message:
         """One call on inputs by a recipe; the outputs go to the landing strip.
 
-        ``mode`` ``fresh`` makes new tensors, ``overwrite`` puts the values into the tensors of the call before.
+        ``mode`` ``fresh`` makes new tensors, ``overwrite`` puts the values into the tensors of the call before
+        unseen, ``replace`` does so openly, with their version counters raised.
         ``poison`` fills the allocator's free blocks with NaN, ``fill`` makes torch itself fill every uninitialised
         tensor. ``repeat`` makes more calls on the same inputs, of which the last one lands; a state, which a call may
         change, is put back before each.
@@ -140,8 +141,8 @@ class Candidate:
         recipe = Recipe.of(message["recipe"])
         values = build_inputs(self.reference, self.shape, recipe, self.device)
         versions: list[Any] = []
-        if message["mode"] == "overwrite" and self.live:
-            overwrite(self.live, values)
+        if message["mode"] in ("overwrite", "replace") and self.live:
+            overwrite(self.live, values, openly=message["mode"] == "replace")
             inputs = self.live
         else:
             self.live = []

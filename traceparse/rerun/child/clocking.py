@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 
@@ -10,6 +11,8 @@ from traceparse.rerun.child.session import Session
 from traceparse.rerun.child.verdicts import judge_chain, judge_outputs
 
 _LARGE_INPUTS = 1 << 29
+_MOST_SETS = 8
+_L2_TIMES = 2.5
 _SURE_CHAINS = 4
 
 
@@ -69,9 +72,11 @@ def profile(session: Session) -> None:
 
 
 def _recipes(session: Session) -> list[Recipe]:
+    """One for each set of inputs to rotate over: together well beyond the device's L2, so that none finds its own lines there again."""
     # Two sets far larger than any L2 evict each other as well as three, and leave room beside them.
     sets = 2 if session.input_bytes > _LARGE_INPUTS else 3
-    return [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(sets)]
+    wanted = math.ceil(_L2_TIMES * session.l2_bytes / max(1, session.input_bytes))
+    return [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(min(_MOST_SETS, max(sets, wanted)))]
 
 
 def _outside(session: Session, rough_ms: float, *, least: int = 5, seed: int = 0) -> float:

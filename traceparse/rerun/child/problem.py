@@ -18,6 +18,7 @@ from traceparse.rerun.child.steps import Stepper, flat_inputs, is_stepwise, star
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _EDGE = 1024
+_PREFIX = 1 << 14
 _CHUNK = 1 << 26
 
 _oracles: dict[tuple[str, int, str], Stepper] = {}
@@ -34,6 +35,7 @@ class Recipe:
             and makes inputs fresh also where the deck seeds ``get_inputs`` itself, at the cost of one copy.
         scale: Factor on one floating-point input.
         scaled: Which one, counted among the floating-point inputs.
+        spared: Whether its first 16,384 elements keep their scale, as what samples a prefix would see them.
         alike: Which floating-point input gets equal slices along its second dimension (the first, of two); -1 for none.
         ragged: Seed by which lengths and offsets among the inputs are made unequal; 0 leaves them as the deck makes them.
         keep_edges: Keep the first and last 1,024 elements of each tensor as the recipe without shift has them, so that
@@ -47,6 +49,7 @@ class Recipe:
     scaled: int = 0
     ragged: int = 0
     alike: int = -1
+    spared: bool = False
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Recipe:
@@ -59,6 +62,7 @@ class Recipe:
             int(message["scaled"]),
             int(message["ragged"]),
             int(message["alike"]),
+            bool(message["spared"]),
         )
 
 
@@ -166,7 +170,9 @@ def vary(values: Sequence[Any], recipe: Recipe) -> list[Any]:
         if floats == recipe.alike:
             value = _alike(value)
         if floats == recipe.scaled and recipe.scale != 1.0:
-            value = by_chunks(value, lambda part: part * recipe.scale)
+            plain, value = value, by_chunks(value, lambda part: part * recipe.scale)
+            if recipe.spared:
+                value.view(-1)[:_PREFIX] = plain.reshape(-1)[:_PREFIX]
         floats += 1
         varied.append(value)
     return varied
@@ -228,15 +234,15 @@ def _rotated(value: torch.Tensor, steps: int) -> torch.Tensor:
     return torch.roll(bits, steps).view(value.dtype).view(value.shape)
 
 
-def overwrite(targets: Sequence[Any], values: Sequence[Any]) -> None:
-    """Put `values` into the storage of `targets` while pointer and version counter stay as they were.
+def overwrite(targets: Sequence[Any], values: Sequence[Any], *, openly: bool = False) -> None:
+    """Put `values` into the storage of `targets`; pointers stay, and so do the version counters unless it is done `openly`.
 
     ``Tensor.data`` has a version counter of its own, so a cache keyed by pointer and version sees no change, and
     neither does a captured CUDA graph: an honest kernel reads the new contents, a remembered result is stale.
     """
     for target, value in zip(targets, values, strict=True):
         if isinstance(target, torch.Tensor):
-            target.data.copy_(value)
+            (target if openly else target.data).copy_(value)
 
 
 def outputs_of(result: Any) -> list[Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import secrets
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,8 @@ class Session:
         self.shape_at = -1
         self.nominal: list[float] = []
         self.sway: list[Comparison] | None = None
+        self.l2_bytes = 0
+        self._held_back: list[Message] | None = None
         self.like: list[torch.Tensor] = []
         self.input_bytes = 0
         # One for all shapes of a step deck, whose models depend on the configuration only and are kept.
@@ -77,7 +80,9 @@ class Session:
         flush, folder = self.order["flush_bytes"], self.order["candidate"]
         self.wire.send({"folder": folder, "device": self.order["device"], "flush_bytes": flush})
         self._smoke()
-        self.parent.send({"event": "hello", **self.ask("hello", "start")})
+        hello = self.ask("hello", "start")
+        self.l2_bytes = int(hello["l2_bytes"])
+        self.parent.send({"event": "hello", **hello})
         self.ask("load", "build")
 
     def hold(self, mode: str) -> None:
@@ -233,4 +238,17 @@ class Session:
     def proof(self, gate: str, case: str, ok: bool | None, message: str, **figures: Any) -> None:
         """Tell the parent one observation: `ok` None is one that could not be judged."""
         event = {"event": "proof", "gate": gate, "case": case, "shape": self.shape_at}
-        self.parent.send({**event, "ok": ok, "message": message, "figures": figures})
+        event |= {"ok": ok, "message": message, "figures": figures}
+        if self._held_back is None:
+            self.parent.send(event)
+        else:
+            self._held_back.append(event)
+
+    @contextmanager
+    def held_back(self) -> Iterator[list[Message]]:
+        """Gather observations instead of telling them; what becomes of them is the caller's choice."""
+        before, self._held_back = self._held_back, []
+        try:
+            yield self._held_back
+        finally:
+            self._held_back = before
