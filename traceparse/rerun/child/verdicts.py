@@ -23,7 +23,7 @@ from traceparse.rerun.child.problem import Recipe, by_chunks
 from traceparse.rerun.child.session import Session, Stop
 
 _PROBE_EPS = 2.0**-8
-_SWAY = 1.5
+_SWAY = {"rel_l2": 1.5, "worst_over_bound": 3.0}
 _CHAIN_ERRORS = 2.0
 _CHAIN_SHARE = 0.75
 
@@ -195,10 +195,13 @@ def check_sensitivity(session: Session) -> None:
 def unfit(session: Session, recipe: Recipe) -> str | None:
     """Why these inputs prove nothing; None where the reference takes them and is about as sure of its outputs as on the deck's own.
 
-    Sure means: with every floating-point input moved by one rounding it stays within half its tolerance, or moves at
-    most half as far again as it does on the deck's inputs, for which the deck's tolerance is meant.
+    Sure means: with every floating-point input moved by one rounding its outputs stay finite and within half the
+    tolerance, or move at most half as far again as they do on the deck's inputs, for which the tolerance is meant (the
+    worst element, which scatters more, at most three times as far).
     """
     try:
+        if not all(_finite(output) for output in session.expected(session.inputs(recipe))):
+            return "the reference's own outputs are not finite there: not judged"
         swayed = _sway(session, recipe)
     except torch.cuda.OutOfMemoryError:
         raise
@@ -211,10 +214,14 @@ def unfit(session: Session, recipe: Recipe) -> str | None:
     for verdict, usual in zip(swayed, session.sway, strict=True):
         if not verdict.ok and not (
             verdict.figures.get("masks") == 0
-            and all(verdict.figures[name] <= _SWAY * usual.figures[name] for name in ("rel_l2", "worst_over_bound"))
+            and all(verdict.figures[name] <= times * usual.figures[name] for name, times in _SWAY.items())
         ):
             return "the reference itself is ill-conditioned there: not judged"
     return None
+
+
+def _finite(output: torch.Tensor) -> bool:
+    return not output.is_floating_point() or bool(torch.isfinite(output).all())
 
 
 def _sway(session: Session, recipe: Recipe) -> list[Comparison]:
