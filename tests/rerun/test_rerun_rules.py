@@ -268,8 +268,15 @@ def test_words_of_library_names_do_not_accuse_ones_own_kernels() -> None:
         "void gemv2T_kernel_val<int, float>",
         "nvjet_sm90_tst_128x8_64x12_4x1_v_bz_NNT",
     ]
-    assert library_shares([(name, 1.0) for name in own])["own"] == 3
-    assert library_shares([(name, 1.0) for name in library])["library"] == 3
+    assert library_shares([(name, 1 / 3) for name in own])["own"] == pytest.approx(1)
+    assert library_shares([(name, 1 / 3) for name in library])["library"] == pytest.approx(1)
+
+
+def test_copies_and_fills_are_nobodys_kernels() -> None:
+    shares = library_shares(
+        [("Memcpy DtoD (Device -> Device)", 0.6), ("Memset (Device)", 0.2), ("nvjet_tst", 0.15), ("mine", 0.05)]
+    )
+    assert shares == pytest.approx({"library": 0.75, "torch": 0, "own": 0.25})
 
 
 def test_state_after_the_run_is_judged() -> None:
