@@ -61,6 +61,8 @@ def test_rows_of_one_rerun_count_once_and_the_last_rerun_of_a_kernel_counts() ->
     assert [one.rule for one in check(run.reruns)] == ["proof_correct"]
     run.rerun(rerun=1, gates_json=_gates(correct="pass"), gate_strict="pass")
     assert [one.rule for one in check(run.reruns)] == ["proofs_passed"]
+    # A re-run under the run's name and one of its bare text come one after the other: the number says which is later.
+    assert [one.rule for one in check(list(reversed(run.reruns)))] == ["proofs_passed"]
 
 
 def test_odd_gates_are_no_crash() -> None:
@@ -202,7 +204,7 @@ def test_proofs_reach_the_table_and_the_terminal(loaded: Path, submitted: Path) 
         (FABLE, FABLE, "proof_tools_intact", "hack"),
         (CODEX, None, "proof_own_kernels", "flag"),
     ]
-    shown = CliRunner().invoke(
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(
         cli, ["audit", "--data", str(loaded), "--solutions", str(submitted), "--severity", "hack"]
     )
     assert shown.exit_code == 0, shown.output
