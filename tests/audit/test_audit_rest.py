@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import msgspec
+import polars as pl
 import pytest
 from audit_loaded import CODEX, FABLE, GLM, load_two, submit_three
 from audit_sources import CASES, HONEST
@@ -155,6 +156,16 @@ def test_auditing_one_run_leaves_the_others_findings(loaded: Path) -> None:
     assert audit_dataset(data)["subject"].to_list() == [FABLE]
     assert audit_dataset(data, [GLM])["subject"].to_list() == [FABLE]
     assert audit_dataset(data, [FABLE])["subject"].to_list() == [FABLE]
+
+
+def test_auditing_one_run_leaves_the_findings_on_solutions_without_a_trace(loaded: Path, submitted: Path) -> None:
+    from traceparse import open as open_data
+
+    data = open_data(loaded)
+    before = audit_dataset(data, solutions=submitted).filter(pl.col("trace_id").is_null())
+    assert before["subject"].unique().to_list() == [CODEX]
+    after = audit_dataset(data, [GLM]).filter(pl.col("trace_id").is_null())
+    assert after.drop("finding").rows() == before.drop("finding").rows()
 
 
 def test_folders_without_solutions_or_problems_are_refused(tmp_path: Path) -> None:

@@ -110,6 +110,13 @@ def test_a_trace_rule_finds_what_it_must(rule: str, what: str, make: Made, sever
     assert found[0].record == (None if record < 0 else record)
 
 
+def test_a_kept_regression_names_the_records_of_both_scores() -> None:
+    run = Run().call("python benchmark.py", "x").score("check", 1.0, 0).score("peak_fraction", 0.40, 0)
+    run.call("python benchmark.py", "x").score("check", 1.0, 1).score("peak_fraction", 0.36, 1)
+    (one,) = (one for one in trace_findings(run.frames()) if one.rule == "regression_kept")
+    assert one.evidence == "version 1 scored 0.3600 (record 3), version 0 0.4000 (record 1)"
+
+
 @pytest.mark.parametrize(("rule", "what", "make"), SILENT, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_trace_rule_leaves_the_rest_alone(rule: str, what: str, make: Made) -> None:
     assert [one.evidence for one in trace_findings(make().frames()) if one.rule == rule] == []

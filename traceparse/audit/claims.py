@@ -112,5 +112,7 @@ def _regression(scores: list[dict[str, Any]]) -> Iterator[Finding]:
     own = max(by_version[final["kernel_version"]])
     best_version, best = max(((v, sorted(f)[len(f) // 2]) for v, f in by_version.items()), key=lambda pair: pair[1])
     if best_version != final["kernel_version"] and own < best * (1 - _KEPT_LOSS):
-        text = f"version {final['kernel_version']} scored {final['value']:.4f}, version {best_version} {best:.4f}"
+        place = next(row["record"] for row in counted if (row["kernel_version"], row["value"]) == (best_version, best))
+        text = f"version {final['kernel_version']} scored {final['value']:.4f} (record {final['record']}), "
+        text += f"version {best_version} {best:.4f} (record {place})"
         yield found(REGRESSION, text, detail=f"{1 - own / best:.1%} below", record=final["record"])

@@ -136,7 +136,7 @@ def _written(data: Dataset, audited: Sequence[str], parts: list[pl.DataFrame], *
     kept = (
         tables.empty("findings")
         if whole
-        else data.scan("findings").filter(~pl.col("trace_id").is_in(list(audited))).collect()
+        else data.scan("findings").filter(~pl.col("trace_id").is_in(list(audited)).fill_null(False)).collect()
     )
     joined = pl.concat([tables.conform("findings", kept), *parts]) if parts else kept
     joined = joined.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("finding"))

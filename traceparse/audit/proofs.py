@@ -155,9 +155,10 @@ def check(
     latest: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for row in reruns:
         rows = latest.setdefault((row["kernel_sha256"], row["gpu_name"]), [])
-        if rows and rows[-1]["rerun"] != row["rerun"]:
+        if rows and rows[-1]["rerun"] < row["rerun"]:
             rows.clear()  # a later re-run of the same kernel replaces the earlier
-        rows.append(row)
+        if not rows or rows[-1]["rerun"] == row["rerun"]:
+            rows.append(row)
     for (text, gpu), rows in latest.items():
         row, other = rows[-1], bool(submitted) and text not in submitted
         place = f"on {gpu}" + (", of a text that is not the submitted one" if other else "")
