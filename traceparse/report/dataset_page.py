@@ -178,7 +178,7 @@ def _reruns(data: Dataset) -> dict[str, Any]:
     table = data.reruns
     if not table.height:
         return {}
-    kernels = views.rerun_kernels(table, data.kernels, data.runs, data.boards)
+    kernels = views.rerun_kernels(table, data.kernels, data.runs)
     shapes = views.rerun_shapes(table, data.kernels, data.runs)
     proofs = views.failed_proofs(table).to_dicts()
     failed = kernels.filter(pl.col("failed").is_not_null() | ~pl.col("outcome").is_in(views.SOUND))

@@ -84,32 +84,30 @@ def rerun_kernels(
     reruns: pl.DataFrame,
     kernels: pl.DataFrame | None = None,
     runs: pl.DataFrame | None = None,
-    boards: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """One row for each kernel and GPU: what it came to, its scores, who decides its time.
 
     Args:
         reruns: The table ``reruns``.
         kernels: The table ``kernels``, which says the framework of a text; without it and `runs` only what the re-run says is known.
-        runs: The table ``runs``.
-        boards: The table ``boards``, which holds a run's published score.
+        runs: The table ``runs``, which also says what its board prints for a run.
 
     Returns:
         Columns ``name``, ``kernel``, ``problem``, ``framework``, ``gpu_name``, ``outcome``, ``gate_published``, ``gate_current``,
-        ``gate_strict``, ``score`` (geometric mean over the shapes; null unless every timed shape has one), ``published`` (as the board
-        prints it, else the mean of its shapes), ``n_shapes``,
-        ``n_host_bound``, ``ratio`` (geometric mean of measured over published time), ``failed``, ``message``.
+        ``gate_strict``, ``score`` (geometric mean over the shapes of the fraction of peak, or of the speed-up where the problem is
+        scored by that; null unless every timed shape has one), ``published`` (as the board prints it, else the mean of its shapes),
+        ``n_shapes``, ``n_host_bound``, ``ratio`` (geometric mean of measured over published time), ``failed``, ``message``.
     """
     rows = []
-    printed = {} if boards is None else dict(boards.drop_nulls(["gpu", "score"]).select("run_id", "score").iter_rows())
+    printed = {} if runs is None else dict(runs.select("trace_id", "board_score_rescaled").drop_nulls().iter_rows())
     for _, group in _newest(reruns, kernels, runs).group_by("rerun", maintain_order=True):
         first = group.row(0, named=True)
         timed = group.filter(pl.col("shape") >= 0)
         rows.append(
             {key: first[key] for key in _KERNEL_COLUMNS}
             | {
-                "score": _mean(timed["peak_fraction"]),
-                "published": printed.get((first["trace_id"] or "").rpartition("/")[2], _mean(timed["published_fraction"])),
+                "score": _mean(timed["speedup" if timed["speedup"].count() else "peak_fraction"]),
+                "published": printed.get(first["trace_id"], _mean(timed["published_fraction"])),
                 "n_shapes": timed.height,
                 "n_host_bound": int(timed["host_bound"].sum() or 0),
                 "ratio": _mean(timed["time_ratio"]),
@@ -240,9 +238,13 @@ def _newest(reruns: pl.DataFrame, kernels: pl.DataFrame | None, runs: pl.DataFra
     stem = pl.col("trace_id").str.split("/").list.last()
     short = stem.str.replace(r"^\d{8}_\d{6}_", "")
     rows = rows.with_columns(name=pl.coalesce(short, pl.lit("file ") + pl.col("kernel_sha256").str.slice(0, 8)))
-    # Several runs of one model on one problem have one name: their date parts them.
-    alike = pl.struct("trace_id", "kernel_sha256").n_unique().over("name", "problem", "gpu_name") > 1
-    date = pl.coalesce(stem.str.extract(r"^(\d{8}_\d{6})_"), pl.col("kernel_sha256").str.slice(0, 8))
+    # Several runs of one model on one problem have one name: their date parts them, and several texts of one run their hash.
+    which = pl.struct("trace_id", "kernel_sha256")
+    alike = which.n_unique().over("name", "problem", "gpu_name") > 1
+    text = pl.col("kernel_sha256").str.slice(0, 8)
+    date = pl.coalesce(stem.str.extract(r"^(\d{8}_\d{6})_"), text)
+    same_date = which.n_unique().over("name", "problem", "gpu_name", date) > 1
+    date = pl.when(same_date & (date != text)).then(pl.format("{}, {}", date, text)).otherwise(date)
     bare = [_without_problem(name, problem) for name, problem in rows.select("name", "problem").iter_rows()]
     rows = rows.with_columns(pl.Series("kernel", bare, dtype=pl.String), alike=alike, date=date)
     parted = [
