@@ -43,6 +43,8 @@ def test_routes_of_one_model(model: str, names: list[str]) -> None:
         ["a/b:thinking", "a/b"],
         ["custom:gpt-5-0", "custom:gpt-6-0"],
         ["phi_mini", "gemma_mini"],
+        ["gpt_oss_120b", "llama_120b"],
+        ["deepseek_v3", "moonlight_v3.1", "moonlight_v3"],
     ],
 )
 def test_two_models_keep_two_names(names: list[str]) -> None:

@@ -16,8 +16,9 @@ _WINDOW = re.compile(r"(?:\[\d+[km]\]|_\d+[km]_)$", re.IGNORECASE)
 """The context window asked for, as Claude Code writes it: ``[1m]``, in a slug ``_1m_``."""
 _TERMS = re.compile(r":(?:free|nitro|floor|exacto|online)$")
 """OpenRouter's variants of one model: who serves it on what terms. ``:thinking`` and the tags of others are other models."""
-_SLUG_ROUTE = re.compile(r"(?:[a-z][a-z.-]*_)+(?=[^_]*[0-9])(?=[^_]*[A-Za-z])[^_]+$", re.IGNORECASE)
-"""A slug writes ``/`` as ``_``. Only words without a digit before a name with one are a route: ``qwen3_30b`` is a name."""
+_SLUG_ROUTE = re.compile(r"(?:[a-z][a-z.-]*_)+(?=[^_]*[0-9])(?!v[0-9])[a-z][^_]+$", re.IGNORECASE)
+"""A slug writes ``/`` as ``_``. Only words without a digit before a name with one are a route: ``qwen3_30b`` is a name, and
+a bare size or version (``gpt_oss_120b``, ``foo_v2``) is none."""
 
 
 def canonical_model(name: str) -> str:

@@ -51,6 +51,14 @@ def test_a_clock_that_runs_backwards_gives_no_duration() -> None:
     assert run.turns["duration_s"] == [None, 7.0]  # the second turn lasts until the agent's last record, at 10 s
 
 
+def test_one_stamp_for_a_call_and_its_answer_in_one_record_tells_no_duration() -> None:
+    # Gemini's chat files: a message is written when its calls have ended, and its calls bear the same millisecond.
+    together = assemble(trace(call(0, 5), answer(0, 5), call(1, 15, "u"), answer(2, 15, "u")))
+    assert together.turns["tool_s"] == [None, 0.0]
+    assert together.turns["model_s"] == [None, 0.0]
+    assert together.turns["duration_s"] == [10.0, 0.0]
+
+
 def test_an_answer_without_usage_makes_the_sum_a_lower_bound() -> None:
     said = Event(0, "assistant", [Block("text", "Hm.")], response="a", usage=Usage(10, output=5), final=True)
     cut = Event(1, "assistant", [Block("text", "I was cut")], response="b")

@@ -89,4 +89,8 @@ def _call_seconds(trace: Trace, call: Call) -> tuple[float | None, float | None]
     result = answer.blocks[call.result_block].result
     if result is not None and result.duration_s is not None:
         return result.duration_s, result.wait_s
-    return lasted(trace.events[call.event].timestamp, answer.timestamp), result.wait_s if result else None
+    asked = trace.events[call.event]
+    seconds = lasted(asked.timestamp, answer.timestamp)
+    if seconds == 0 and (asked.file, asked.record) == (answer.file, answer.record):
+        seconds = None  # a record that was written once its calls had ended stamps both alike
+    return seconds, result.wait_s if result else None

@@ -40,10 +40,8 @@ def mark_copies(trace: Trace, copied: AbstractSet[str]) -> None:
             taken.append(response.usage)
             for piece in pieces:
                 piece.replay = True
-    for event in trace.events:
-        if (
-            event.role != "assistant" and event.key in copied and not event.replay
-        ):  # the end of a turn of many responses
+    for event in trace.events:  # a turn of the user's, of many responses, ends with a record of its own
+        if event.role != "assistant" and event.key in copied and not event.replay:
             event.replay = True
             taken.append(event.usage)
     for usage in taken:
