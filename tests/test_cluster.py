@@ -86,7 +86,7 @@ def processes(mark: str) -> list[int]:
     return found
 
 
-def gone(look, within_s: float = 30.0) -> bool:  # type: ignore[no-untyped-def]
+def gone(look, within_s: float = 120.0) -> bool:  # type: ignore[no-untyped-def]
     """Whether what `look` finds vanishes in time."""
     end = time.monotonic() + within_s
     while look():
@@ -244,7 +244,7 @@ def test_ctrl_c_leaves_no_tables_and_no_process(logs: Path) -> None:
     command = [sys.executable, "-m", "traceparse", "load", str(logs), "--out", "out", "--ray", "local"]
     child = subprocess.Popen(command, env=os.environ | ENVIRONMENT | {"RAY_TMPDIR": mark}, stderr=subprocess.PIPE,
                              start_new_session=True, text=True)  # fmt: skip
-    assert gone(lambda: len(processes(mark)) < 3, 60)  # Ray is starting, or at work
+    assert gone(lambda: len(processes(mark)) < 3)  # Ray is starting, or at work
     os.killpg(child.pid, signal.SIGINT)
     _, said = child.communicate(timeout=120)
     assert child.returncode == 130, said

@@ -324,23 +324,29 @@ def test_a_worker_that_dies_leaves_its_work_to_the_others(logs: Path, monkeypatc
 
 
 INTERRUPTED = """
-import os, signal, threading
+import os, pathlib, signal, threading, time
 import traceparse.engine.plan as plan
 from traceparse.cli import main
 
 plan.PART_BYTES = 1
-threading.Timer(float(os.environ["AFTER_S"]), lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+def interrupt():
+    while not any(pathlib.Path().glob(os.environ["ONCE_THERE"])):
+        time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
 main()
 """
 
 
-@pytest.mark.parametrize("after_s", ["0.3", "1.5"])
-def test_ctrl_c_ends_the_processes_too(here: Path, after_s: str) -> None:
+@pytest.mark.parametrize("once_there", [".out.new-*", ".out.new-*/turns/00003.parquet"])
+def test_ctrl_c_ends_the_processes_too(here: Path, once_there: str) -> None:
     run = write_run(here / "logs/a.jsonl").read_bytes()
     for number in range(400):
         (here / f"logs/{number}.jsonl").write_bytes(run.replace(b"hello", b"%d" % number))
     child = subprocess.run([sys.executable, "-c", INTERRUPTED, "load", "logs", "--out", "out", "--jobs", "2", "--quiet"], cwd=here,
-                           capture_output=True, text=True, check=False, timeout=60, env=os.environ | {"AFTER_S": after_s})  # fmt: skip
+                           capture_output=True, text=True, check=False, timeout=300, env=os.environ | {"ONCE_THERE": once_there})  # fmt: skip
     assert child.returncode == 130, child.stderr
     assert child.stderr.splitlines()[-1] == "traceparse: interrupted; what was there before is unchanged"
     assert [path.name for path in here.iterdir() if not path.name.endswith(".lock")] == ["logs"]
