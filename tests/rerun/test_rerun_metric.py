@@ -58,6 +58,70 @@ def test_small_cancelling_sums_are_held_to_the_outputs_scale() -> None:
     assert not compare(other, right, 1e-3).ok
 
 
+def _normal(*shape: int, seed: int = 1) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _both_ways(right: torch.Tensor, dtype: torch.dtype, tolerance: float, honest: torch.Tensor) -> None:
+    """An honest result passes; the usual wrong ones do not."""
+    right, honest = right.to(dtype), honest.to(dtype)
+    assert compare(honest, right, tolerance).ok, compare(honest, right, tolerance).message
+    row = honest.clone()
+    row[right.shape[0] // 2] = 0
+    part = honest.clone()
+    part[:, -(right.shape[1] // 64) :] = 0
+    wrong = {
+        "zeros": torch.zeros_like(right),
+        "the mean": right.float().mean().to(dtype).expand_as(right),
+        "rows moved by one": torch.roll(honest.float(), 1, 0).to(dtype),
+        "transposed blocks": honest.float().flip(1).to(dtype),
+        "a row left out": row,
+        "a 64th of the columns left out": part,
+        "twice as large": (honest.float() * 2).to(dtype),
+    }
+    for name, other in wrong.items():
+        assert not compare(other, right, tolerance).ok, name
+
+
+def test_a_product_in_bfloat16_that_cancels() -> None:
+    # Rows of the second half are the first's negated, up to a part in a hundred: what is left is a hundredth of the terms.
+    left, right = _normal(4096, 256).bfloat16(), _normal(256, 128, seed=2).bfloat16()
+    left[:, 128:] = -left[:, :128]
+    right[128:] = (right[:128].float() + 0.01 * _normal(128, 128, seed=3)).bfloat16()
+    exact = left.double() @ right.double()
+    split = (left[:, :128].float() @ right[:128].float()) + (left[:, 128:].float() @ right[128:].float())
+    _both_ways(exact.float(), torch.bfloat16, 1e-2, split)
+
+
+def test_a_softmax_in_bfloat16() -> None:
+    x = 2 * _normal(4096, 512)
+    online = torch.exp(x - x.amax(-1, keepdim=True))
+    _both_ways(torch.softmax(x.double(), -1).float(), torch.bfloat16, 1e-2, online / online.sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float8_e4m3fn, 0.1), (torch.bfloat16, 0.2)])
+def test_a_product_of_eight_bit_floats(dtype: torch.dtype, tolerance: float) -> None:
+    a, b = (0.1 * _normal(4096, 256)).to(torch.float8_e4m3fn), _normal(256, 128, seed=2).to(torch.float8_e4m3fn)
+    exact = a.double() @ b.double()
+    halves = (a[:, :128].float() @ b[:128].float()).bfloat16().float() + (a[:, 128:].float() @ b[128:].float())
+    _both_ways(exact.float(), dtype, tolerance, halves)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e25])
+def test_scales_whose_squares_single_precision_does_not_hold(scale: float) -> None:
+    right = _normal(1000) * scale
+    assert rms(right) == pytest.approx(scale, rel=0.1)
+    assert compare(right * (1 + 1e-5), right, 1e-3).ok
+    for other in (torch.zeros_like(right), right.flip(0), right * 1.1):
+        assert not compare(other, right, 1e-3).ok
+
+
+def test_a_reference_of_zeros_wants_zeros() -> None:
+    right = torch.zeros(8)
+    assert compare(torch.zeros(8), right, 0.1).ok
+    assert not compare(torch.full((8,), 1e-30), right, 0.1).ok
+
+
 def test_integers_are_exact_and_dtypes_and_shapes_count() -> None:
     assert not compare(torch.tensor([1, 2]), torch.tensor([1, 3]), 0.5).ok
     assert "dtype" in compare(torch.zeros(2), torch.zeros(2, dtype=torch.float64), 1.0).message

@@ -56,8 +56,6 @@ class Candidate:
         self.reference = load_module(folder / "reference.py", "reference")
         self.deck_timer = meter.deck_timer(folder)
         self.before = (switches(), tools())
-        # Held here so that no object of the compared ids can be freed and its id reused.
-        self._pinned = (time.perf_counter, time.time, torch.cuda.Event, torch.cuda.synchronize)
         self.solution: Any = None
         self.model: Any = None
         self.landing: Landing | None = None
@@ -264,7 +262,7 @@ class Candidate:
         files = sorted(path for path in self.folder.glob("*") if path.is_file())
         return {
             "switches": {name: [was, settings[name]] for name, was in self.before[0].items() if settings[name] != was},
-            "patched": sorted(name for name, was in self.before[1].items() if functions[name] != was),
+            "patched": sorted(name for name, was in self.before[1].items() if functions.get(name) is not was),
             "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
         }
 
@@ -320,11 +318,15 @@ class _filling:  # noqa: N801 - reads as a statement
     def __enter__(self) -> None:
         # Not torch.use_deterministic_algorithms: that imports the compiler, which takes seconds and replaces functions.
         if self._active:
+            self._before = (
+                torch.are_deterministic_algorithms_enabled(),
+                torch.is_deterministic_algorithms_warn_only_enabled(),
+            )
             torch._C._set_deterministic_algorithms(True, warn_only=True)
 
     def __exit__(self, *_: object) -> None:
         if self._active:
-            torch._C._set_deterministic_algorithms(False)
+            torch._C._set_deterministic_algorithms(self._before[0], warn_only=self._before[1])
 
 
 def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:

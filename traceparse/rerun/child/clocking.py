@@ -7,8 +7,10 @@ import secrets
 import time
 
 from traceparse.rerun.child.problem import Recipe
-from traceparse.rerun.child.session import Session
+from traceparse.rerun.child.session import Session, Stop
+from traceparse.rerun.child.steps import steps_of
 from traceparse.rerun.child.verdicts import judge_chain, judge_outputs
+from traceparse.rerun.child.wire import Message
 
 _LARGE_INPUTS = 1 << 29
 _MOST_SETS = 8
@@ -32,14 +34,15 @@ def clock(session: Session) -> None:
     session.ask("ready", "build", recipes=[vars(recipe) for recipe in recipes], profile=False)
     session.hold("exclusive")
     warmup, limit_s = session.order["warmup"], session.order["series_s"]
-    reply = session.ask("time", "time", count=count, warmup=warmup, limit_s=limit_s, keep=keep)
+    reply = _formed(session.ask("time", "time", count=count, warmup=warmup, limit_s=limit_s, keep=keep))
     outside = _outside(session, float(reply["standard"]["host_ms"][-1]))
     session.hold("shared")
-    for at in reply["kept"]:
+    last = len(reply["hardened"]["device_ms"]) - 1
+    for at in sorted({last, *(at for at in keep if at < last)}):  # a short series may end before the drawn one
         base = recipes[at % len(recipes)]
         moved = Recipe(base.seed, base.shift + 1 + at)
         judge_outputs(session, "timed_outputs", f"timed call {at}", session.ask("fetch", "call", at=at), moved)
-    session.parent.send({"event": "timing", "shape": session.shape_at, "outside_ms": outside, **reply})
+    session.parent.send({**reply, "event": "timing", "shape": session.shape_at, "outside_ms": outside, "steps": 1})
 
 
 def _clock_chains(session: Session) -> None:
@@ -48,11 +51,12 @@ def _clock_chains(session: Session) -> None:
     session.ask("ready", "build", recipes=[vars(Recipe(seeds[0]))], profile=False)
     session.hold("exclusive")
     warmup, limit_s = session.order["warmup"], session.order["series_s"]
-    reply = session.ask("time", "time", seeds=seeds, watched=watched, warmup=warmup, limit_s=limit_s)
+    reply = _formed(session.ask("time", "time", seeds=seeds, watched=watched, warmup=warmup, limit_s=limit_s))
     outside = _outside(session, float(reply["standard"]["host_ms"][-1]), least=1, seed=seeds[0])
     session.hold("shared")
-    judge_chain(session, "timed_outputs", f"timed chain {watched}", seeds[watched], int(reply["steps"]))
-    session.parent.send({"event": "timing", "shape": session.shape_at, "outside_ms": outside, **reply})
+    steps = steps_of(session.order["shapes"][session.shape_at])
+    judge_chain(session, "timed_outputs", f"timed chain {watched}", seeds[watched], steps)
+    session.parent.send({**reply, "event": "timing", "shape": session.shape_at, "outside_ms": outside, "steps": steps})
 
 
 def profile(session: Session) -> None:
@@ -68,7 +72,28 @@ def profile(session: Session) -> None:
         session.hold("exclusive")
         reply = session.ask("profile", "time", count=session.order["profile"])
         session.hold("shared")
-        session.parent.send({"event": "profile", "shape": at, **reply})
+        session.parent.send({**reply, "event": "profile", "shape": at})
+
+
+def _formed(reply: Message) -> Message:
+    """A reply of times, if it is one: series of milliseconds, finite and not negative.
+
+    Raises:
+        Stop: It is none, as only code that writes in our place makes it.
+    """
+    try:
+        for kind in ("standard", "hardened"):
+            for name in ("device_ms", "host_ms"):
+                if not reply[kind][name] or not all(0 <= float(value) < math.inf for value in reply[kind][name]):
+                    raise ValueError(f"{kind} {name} is no series of times")
+        if not all(0 <= float(value) < math.inf for value in reply.get("deck_timer_ms") or ()):
+            raise ValueError("deck_timer_ms is no series of times")
+        if not all(isinstance(warm["stable"], bool) for warm in reply["warmup"]):
+            raise ValueError("warmup tells nothing")
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"no answer of ours to a request for times ({type(error).__name__}: {error})"
+        raise Stop(kind="forged", op="time", message=message) from None
+    return reply
 
 
 def _recipes(session: Session) -> list[Recipe]:

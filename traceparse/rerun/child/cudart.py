@@ -67,7 +67,7 @@ class CudaRuntime:
         self._lib.cudaGetLastError()
 
     def allocate(self, size: int) -> int:
-        """Memory of its own allocation, so that sharing it shares nothing beside it; lives until the process ends."""
+        """Memory of its own allocation; lives until `free` or the end of the process."""
         pointer = ctypes.c_void_p()
         self._check(self._lib.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(size)), "allocate")
         return int(pointer.value or 0)

@@ -30,14 +30,14 @@ def run(session: Session) -> None:
             (prove if order["mode"] == "strict" else clock)(session)
         if order.get("profile"):
             profile(session)
-        parent.send({"event": "state", **session.ask("state", "call")})
+        parent.send({**session.ask("state", "call"), "event": "state"})
         parent.send({"event": "done"})
     except Stop as stop:
-        parent.send({"event": "stop", "shape": session.shape_at, **stop.event})
+        parent.send({**stop.event, "event": "stop", "shape": session.shape_at})
     except Exception as error:
         # A failure on this side is nobody's but ours: the outcome is infra, and the run can be tried again.
         event = {"kind": "judge", "op": "judge", "type": type(error).__name__, "message": str(error)[-2000:]}
-        parent.send({"event": "stop", "shape": session.shape_at, **event})
+        parent.send({**event, "event": "stop", "shape": session.shape_at})
         raise
     finally:
         session.child.kill()

@@ -17,6 +17,9 @@ import torch
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime, DeviceBytes
 
 _ALIGN = 256
+_SHARED = 2 << 20
+"""Sharing an allocation shares the whole block that the driver cut it from, other allocations in it too, unless its size is a
+multiple of this (CUDA C++ Programming Guide, Interprocess Communication)."""
 
 
 def room_for(tensors: Sequence[torch.Tensor]) -> int:
@@ -40,7 +43,7 @@ class Landing:
         Raises:
             CudaError: The device cannot share memory between processes, or has no room.
         """
-        pointer = runtime.allocate(size)
+        pointer = runtime.allocate(-(-size // _SHARED) * _SHARED)
         strip = torch.as_tensor(DeviceBytes(pointer, size), device="cuda")
         return cls(strip, {"kind": "device", "handle": runtime.export(pointer), "size": size}, runtime, pointer)
 

@@ -94,7 +94,8 @@ def build_model(
     """``module.Model`` for this shape in eval mode, its random weights drawn on `device`.
 
     Drawing billions of weights on the CPU takes minutes; under a device context the same constructor takes
-    milliseconds. A constructor that cannot work so (it pins memory, say) is run as the deck's scripts run it.
+    milliseconds. A constructor that cannot work so (it pins memory, say) is run as the deck's scripts run it; not for want
+    of memory, which one process may lack and another not, and their weights would differ.
     A model of the step protocol comes as a `Stepper`.
     """
     if is_stepwise(reference):
@@ -127,6 +128,8 @@ def _constructed(make: Callable[[], Any], seed: int, device: torch.device) -> An
     try:
         with device:
             model = make()
+    except torch.cuda.OutOfMemoryError:
+        raise
     except (RuntimeError, TypeError, NotImplementedError):
         torch.manual_seed(seed)
         model = make()
@@ -143,12 +146,17 @@ def build_inputs(reference: ModuleType, shape: Mapping[str, Any], recipe: Recipe
     apply_shape(reference, shape)
     torch.manual_seed(recipe.seed)
     if device.type == "cpu":
-        values = list(reference.get_inputs())
-    else:
+        return vary(list(reference.get_inputs()), recipe)
+    try:
         with device:
             values = list(reference.get_inputs())
-        values = [value.to(device) if isinstance(value, torch.Tensor) else value for value in values]
-    return vary(values, recipe)
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, NotImplementedError):
+        # A generator of the CPU's, say: then as the deck's own scripts make them.
+        torch.manual_seed(recipe.seed)
+        values = list(reference.get_inputs())
+    return vary([value.to(device) if isinstance(value, torch.Tensor) else value for value in values], recipe)
 
 
 def vary(values: Sequence[Any], recipe: Recipe) -> list[Any]:

@@ -30,6 +30,14 @@ _PATIENCE = 0.25
 """Share of the limit on a call that the reference may take: each case needs it a few times."""
 
 
+def _signal_name(number: int) -> str:
+    """``SIGKILL`` and the like; real-time signals have no names of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 class Stop(Exception):  # noqa: N818 - no error: it ends a run in good order
     """The run cannot go on; `event` tells the parent why."""
 
@@ -82,7 +90,7 @@ class Session:
         self._smoke()
         hello = self.ask("hello", "start")
         self.l2_bytes = int(hello["l2_bytes"])
-        self.parent.send({"event": "hello", **hello})
+        self.parent.send({**hello, "event": "hello"})
         self.ask("load", "build")
 
     def hold(self, mode: str) -> None:
@@ -113,8 +121,12 @@ class Session:
             ) from None
         if (taken := time.monotonic() - started) > _SLOW_S:
             print(f"{operation}, shape {self.shape_at}: {taken:.1f} s", flush=True)
-        if "error" in reply and not tolerate:
-            raise Stop(kind="raised", op=operation, **reply["error"])
+        if "error" in reply:
+            # Only what an error holds: nothing else of the candidate's gets among our own words to the parent.
+            told = reply["error"] if isinstance(reply["error"], dict) else {}
+            reply = {"error": {name: str(told.get(name, ""))[:8000] for name in ("type", "message", "trace")}}
+            if not tolerate:
+                raise Stop(kind="raised", op=operation, **reply["error"])
         return reply
 
     def _obituary(self, error: WireError) -> str:
@@ -124,7 +136,7 @@ class Session:
         if code is None:
             return "the process closed its private channel and went on"
         if code < 0:
-            return f"the process was killed by {signal.Signals(-code).name}"
+            return f"the process was killed by {_signal_name(-code)}"
         return f"the process ended by itself with status {code} before it had answered"
 
     # --- the reference's side ------------------------------------------------------------------------------------------

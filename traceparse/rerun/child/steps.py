@@ -18,6 +18,7 @@ Path = tuple[Key, ...]
 
 CONTEXT_KEYS = ("context_len", "ctx_len", "context", "ctx")
 _STEPS = 16
+_clone, _type = torch.Tensor.clone, type  # as they were before a candidate's import
 _NUMBERS: dict[type[Any], torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
@@ -132,8 +133,9 @@ class Stepper:
         for _ in range(count):
             hidden, state = self.model.step(hidden, state)
             if seen is not None:
+                # A subclass would choose itself what to copy: kept as it is, it is judged by its type.
                 seen.append(
-                    [part.clone() if isinstance(part, torch.Tensor) else part for part in self.flat(hidden, state)]
+                    [_clone(part) if _type(part) is torch.Tensor else part for part in self.flat(hidden, state)]
                 )
         return hidden
 
