@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -148,6 +149,12 @@ def test_tools_that_a_source_builds_with(tmp_path: Path) -> None:
         program(tmp_path, tool, "true")
     assert missing_tools([source], str(tmp_path), on_gpu=True) == []
     assert missing_tools(["import torch"], str(tmp_path), on_gpu=True) == []
+    (tmp_path / "nvcc").unlink()
+    plain = (
+        "from torch.utils.cpp_extension import load_inline\nload_inline('x', cpp_sources='')\ntorch.cuda.synchronize()"
+    )
+    assert missing_tools([plain], str(tmp_path), on_gpu=True) == []
+    assert missing_tools([plain + "\nload('x', ['k.cu'])"], str(tmp_path), on_gpu=True) == ["nvcc"]
 
 
 def test_held_clocks_are_remarked() -> None:
@@ -164,6 +171,18 @@ def test_median_and_its_interval() -> None:
     found = median_interval([float(value) for value in range(1, 101)])
     assert (found.value, found.low, found.high) == (50.5, 40.0, 61.0)
     assert median_interval([3.0, 1.0, 2.0]) == Median(2.0, 1.0, 3.0, 3)
+    # Ranks as tabled for the 95 % interval of a median (Altman et al., Statistics with Confidence, table 18.3).
+    tabled = {6: 1, 7: 1, 8: 1, 9: 2, 10: 2, 12: 3, 15: 4, 20: 6, 25: 8, 30: 10, 35: 12, 40: 14, 50: 18, 60: 22}
+    for count, rank in tabled.items():
+        found = median_interval([float(value) for value in range(1, count + 1)])
+        assert (found.low, found.high) == (rank, count + 1 - rank), count
+    # From the binomial itself: it covers, and one rank narrower would not.
+    for count in range(6, 61):
+        found = median_interval([float(value) for value in range(1, count + 1)])
+        for inwards, covers in ((0, True), (1, False)):
+            ranks = range(int(found.low) + inwards, int(found.high) - inwards)
+            assert (sum(math.comb(count, k) for k in ranks) >= 0.95 * 2**count) is covers, count
+    assert median_interval([5.0, 1.0, 2.0, 4.0, 3.0]) == Median(3.0, 1.0, 5.0, 5)
     with pytest.raises(ValueError, match="nothing"):
         median_interval([])
 
@@ -330,6 +349,9 @@ def test_a_fail_outweighs_passes_and_keeps_its_evidence() -> None:
         ("load", "raised", "ModuleNotFoundError: No module named 'flash_attn'", True, "build_error"),
         ("call", "timeout", "no answer within 20 s", True, "timeout"),
         ("call", "closed", "the process ended by itself with status 0", True, "fails_check"),
+        ("call", "closed", "the process was killed by SIGSEGV", True, "fails_check"),
+        ("call", "closed", "the process was killed by SIGKILL", True, "oom"),
+        ("call", "raised", "RuntimeError: killed by SIGKILL", True, "fails_check"),
         ("hello", "timeout", "no answer", True, "infra"),
         ("reference", "reference", "RuntimeError: CUDA out of memory", True, "infra"),
         ("judge", "judge", "OutOfMemoryError", True, "infra"),
@@ -374,6 +396,10 @@ def test_rows_and_their_file(tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "reruns.parquet").equals(table)
     assert table["run_at"].dtype == pl.Datetime("us", "UTC")
     assert table["median_ms"].to_list() == [1.5, 2.5, None]
+    # What the table has is left out where asked for: a killed command's results come again with the next one.
+    later = result(outcome="ran", run_at="2026-08-10T12:00:01+00:00")
+    assert write_rows(tmp_path, [timed, later], once=True)["rerun"].to_list() == [0, 0, 1, 2]
+    assert write_rows(tmp_path, [later], once=True).height == 4
 
 
 def test_nothing_runs_without_trust(tmp_path: Path) -> None:
@@ -385,6 +411,14 @@ def test_two_targets_of_one_name_are_refused(tmp_path: Path) -> None:
     twins = [Target("x", "a", "01_row_softmax"), Target("x", "b", "01_row_softmax")]
     with pytest.raises(RerunError, match="same name"):
         rerun(twins, deck=DECK, trust=True, out=tmp_path, cpu=True)
+    with pytest.raises(RerunError, match="same name"):  # of their files
+        rerun(
+            [Target("x/y", "a", "01_row_softmax"), Target("x_y", "b", "01_row_softmax")],
+            deck=DECK,
+            trust=True,
+            out=tmp_path,
+            cpu=True,
+        )
 
 
 # --- locks --------------------------------------------------------------------------------------------------------------

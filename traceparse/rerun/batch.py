@@ -24,7 +24,7 @@ from traceparse.kernels.framework import label, most_specific
 from traceparse.rerun.deck import Problem
 from traceparse.rerun.hardware import Gpu
 from traceparse.rerun.outcome import Result
-from traceparse.rerun.pipeline import RULES, Plan, run_kernel
+from traceparse.rerun.pipeline import RULES, Plan, field_of, run_kernel
 from traceparse.rerun.scratch import scratch
 from traceparse.rerun.worker import Limits
 
@@ -127,7 +127,7 @@ class Batch:
 
     def log_path(self, target: Target) -> Path:
         """Where a kernel's log goes."""
-        return self._out / "logs" / f"{_file_name(target.name)}.log"
+        return self._out / "logs" / f"{file_name(target.name)}.log"
 
     def kept(self, target: Target, gpu_names: Iterable[str]) -> Result | None:
         """A result that stands, on one of these GPUs; one that only lacked tools or a driver is tried again.
@@ -146,7 +146,8 @@ class Batch:
                 told = f"the result kept before cannot be read ({type(error).__name__}: {error}); it runs again"
                 self.progress(Progress(target.name, "note", told))
             return None
-        keys = {_key(target, self.problems[target.problem], self.terms, name) for name in gpu_names}
+        problem, earlier = self.problems[target.problem], self.earlier.get(target.problem)
+        keys = {_key(target, problem, earlier, self.terms, name) for name in gpu_names}
         return result if result.key in keys and result.outcome != "infra" else None
 
     def keep(self, target: Target, result: Result) -> None:
@@ -164,7 +165,7 @@ class Batch:
 
         The claim ends with the process, however that ends.
         """
-        path = self._out / ".claims" / f"{_file_name(target.name)}.lock"
+        path = self._out / ".claims" / f"{file_name(target.name)}.lock"
         path.parent.mkdir(exist_ok=True)
         with path.open("w") as claim:
             try:
@@ -175,7 +176,7 @@ class Batch:
                 yield True
 
     def _result_path(self, target: Target) -> Path:
-        return self._out / "results" / f"{_file_name(target.name)}.json"
+        return self._out / "results" / f"{file_name(target.name)}.json"
 
 
 def run_one(
@@ -201,7 +202,7 @@ def run_one(
         alive: Called now and then; raises to stop.
     """
     started = datetime.now(UTC)
-    result = blank(target, problem, terms, gpu_name(gpu))
+    result = blank(target, problem, terms, gpu_name(gpu), earlier)
     result.log_path = str(log)
     plan = Plan(
         problem,
@@ -220,7 +221,7 @@ def run_one(
     return result
 
 
-def blank(target: Target, problem: Problem, terms: Terms, device: str) -> Result:
+def blank(target: Target, problem: Problem, terms: Terms, device: str, earlier: Problem | None = None) -> Result:
     """The result of a kernel before anything ran: the outcome is ``infra``.
 
     Args:
@@ -228,10 +229,11 @@ def blank(target: Target, problem: Problem, terms: Terms, device: str) -> Result
         problem: Its problem.
         terms: How it is to be run.
         device: Name of the device, `CPU` for none.
+        earlier: The same problem of the published deck, if any.
     """
     files = {"solution.py": target.source, **target.side_files}
     return Result(
-        key=_key(target, problem, terms, device),
+        key=_key(target, problem, earlier, terms, device),
         name=target.name,
         run_at=datetime.now(UTC).isoformat(),
         kernel_sha256=hashlib.sha256(target.source.encode()).hexdigest(),
@@ -248,12 +250,27 @@ def gpu_name(gpu: Gpu | None) -> str:
     return gpu.name if gpu else CPU
 
 
-def _key(target: Target, problem: Problem, terms: Terms, device: str) -> str:
-    parts = (RULES, target.sha256, problem.sha256, device, *terms.gates, str(terms.timing))
+def _key(target: Target, problem: Problem, earlier: Problem | None, terms: Terms, device: str) -> str:
+    """All that a result depends on and that may change between two commands, but for the machine's software."""
+    held_against = [
+        field_of(target.published, name) for name in ("score", "gpu", "correct", "shape_ms", "shape_fraction")
+    ]
+    parts = (
+        RULES,
+        target.sha256,
+        problem.sha256,
+        device,
+        *sorted(terms.gates),
+        str(terms.timing),
+        earlier.sha256 if earlier is not None and "published" in terms.gates else "",
+        repr(terms.limits),
+        repr(held_against),
+    )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
+    """What a target's files are called."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:180] or "kernel"
 
 

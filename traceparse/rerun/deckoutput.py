@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+NO_VERDICT = "the check printed no verdict"
+
 _FAIL = re.compile(r"FAIL: (.*)")
 _EVENT = re.compile(r"event=variant_end shape=(\d+) variant=solution .*\bms=([0-9.eE+-]+)")
 _LINE = re.compile(r"shape=(\d+) variant=solution .*\bms=([0-9.eE+-]+)")
@@ -42,7 +44,7 @@ def read_check(text: str) -> CheckOutput:
     if failed:
         return CheckOutput(False, failed[1].strip()[:500])
     passed = any(line.rstrip().endswith("PASS") for line in text.splitlines())
-    return CheckOutput(passed, "PASS" if passed else "the check printed no verdict")
+    return CheckOutput(passed, "PASS" if passed else NO_VERDICT)
 
 
 def read_benchmark(text: str) -> BenchmarkOutput:

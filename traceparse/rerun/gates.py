@@ -1,10 +1,11 @@
 """The strict gate: what the proofs of a judge and the figures of a timing amount to, each proof under its own name.
 
 Pure rules with their thresholds; nothing is run or measured here. What is proved and what is not: outputs are compared
-in a process that the candidate cannot reach, on inputs it could not know, so a wrong output at the timed shapes is a
-fact. Times are taken in the candidate's own process; functions bound before its import, the runtime's own events and
-the judge's clock outside expose patched timers, side streams, remembered results and skipped work, but native code that
-rewrites the measuring code in memory is not excluded. A child process is no sandbox.
+in a process whose memory the candidate cannot reach (unless it may trace any process, as root can outside a container),
+on inputs it could not know, so a wrong output at the timed shapes is a fact. Times are taken in the candidate's own
+process; functions bound before its import, the runtime's own events and the judge's clock outside expose patched timers,
+side streams, remembered results and skipped work, but code that rewrites the measuring code and covers its tracks is not
+excluded. A child process is no sandbox: the candidate can write wherever the user can.
 """
 
 from __future__ import annotations
@@ -145,14 +146,16 @@ def judge_proofs(proofs: Proofs, events: Iterable[Mapping[str, Any]], expected_f
         events: ``proof`` and ``state`` events.
         expected_files: Hashes of the problem's files as copied, with the solution and its side files.
     """
+    weak: list[str] = []  # told at the end: the first pass makes room for its own evidence
     for event in events:
         if event["event"] == "proof" and event["gate"] == "sensitive":
             if not event["ok"]:
-                proofs.gates["correct"].evidence.append(f"shape {event['shape']}: weak check: {event['message']}")
+                weak.append(f"shape {event['shape']}: weak check: {event['message']}")
         elif event["event"] == "proof":
             proofs.add(event["gate"], event["ok"], f"shape {event['shape']}, {event['case']}: {event['message']}")
         elif event["event"] == "state":
             _judge_state(proofs, event, expected_files)
+    proofs.gates["correct"].evidence += weak
     if proofs.gates["private_channel"].verdict == "skipped":
         proofs.add("private_channel", True, "every message answered a request")
 

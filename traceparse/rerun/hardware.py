@@ -21,6 +21,7 @@ from traceparse.errors import RerunError
 _BOOT = Path(__file__).with_name("child") / "boot.py"
 _NEEDS_TRITON = re.compile(r"^(?:import|from) triton\b", re.MULTILINE)
 """An import that nothing guards; the children use this interpreter's packages."""
+_NEEDS_NVCC = re.compile(r"cuda_sources|__global__|\.cuh?\b")
 
 _SMI_FIELDS = "index,uuid,name,driver_version,compute_cap,memory.total,clocks.sm,clocks.max.sm,temperature.gpu"
 
@@ -151,7 +152,7 @@ def missing_tools(sources: Sequence[str], path: str, *, on_gpu: bool) -> list[st
     lacking: list[str] = []
     if "cpp_extension" in text:
         needed += ["ninja", "c++"]
-        needed += ["nvcc"] if on_gpu and any(mark in text for mark in ("cuda_sources", "__global__", ".cu")) else []
+        needed += ["nvcc"] if on_gpu and _NEEDS_NVCC.search(text) else []
     if "triton" in text and on_gpu:
         needed.append("cc")
     if _NEEDS_TRITON.search(text) and importlib.util.find_spec("triton") is None:

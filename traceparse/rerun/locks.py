@@ -8,10 +8,11 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _POLL_S = 0.02
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW  # the folder is everybody's, and so may links in it be
 
 
 class DeviceLock:
@@ -78,10 +79,10 @@ def _opened(path: Path) -> int:
     """Open or create a lock file that every user of the host may lock."""
     try:
         # Without O_CREAT first: a sticky folder refuses it on another user's file.
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return os.open(path, _FLAGS)
     except FileNotFoundError:
-        previous = os.umask(0)
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    finally:
-        os.umask(previous)
+        lock = os.open(path, _FLAGS | os.O_CREAT, 0o666)
+    # Not by the umask, which is the whole process's: other threads create files of their own meanwhile.
+    with suppress(PermissionError):  # another user's, created just now, who does the same
+        os.fchmod(lock, 0o666)
+    return lock

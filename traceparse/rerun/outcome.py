@@ -58,6 +58,10 @@ _INFRA = re.compile(
 )
 
 
+KILLED = "killed by SIGKILL"
+"""Of a process that our own limits had not ended yet: the host does that when its memory runs out."""
+
+
 @dataclass
 class ShapeResult:
     """Figures of one shape; the names are columns of the table."""
@@ -100,7 +104,7 @@ class Result:
         board_gpu: Key of the board's GPU.
         framework: Label of the text that ran (`traceparse.kernels.framework`).
         notes: Remarks on clocks, warm-up and the like.
-        memory_short: The GPU's memory ran out on the way; beside other kernels that says nothing of this one.
+        memory_short: Memory of the GPU or the host ran out on the way; beside other kernels that says nothing of this one.
     """
 
     key: str
@@ -151,7 +155,8 @@ def error_outcome(operation: str, kind: str, text: str, *, published_ok: bool) -
 
     Args:
         operation: What was asked of the candidate: hello, load, open, call, time, burst, reference …
-        kind: raised, closed, timeout, forged, state_dict, reference (fails alone), judge (our side failed).
+        kind: raised, closed, timeout, forged, state_dict, reference (fails alone), judge (our side failed). A process
+            that is gone by ``SIGKILL`` lacked the host's memory.
         text: Type, message and trace.
         published_ok: The kernel passed its check when it was published; it then compiled once, so a compiler that
             refuses it now has changed.
@@ -160,6 +165,8 @@ def error_outcome(operation: str, kind: str, text: str, *, published_ok: bool) -
         return "infra"
     if kind == "timeout":
         return "timeout"
+    if kind == "closed" and KILLED in text:
+        return "oom"
     if kind != "raised":
         return "fails_check"
     # Most specific first: a build that fails for lack of ninja also says "Error building extension".
@@ -235,12 +242,19 @@ def rows(results: Sequence[Result], first: int) -> list[dict[str, Any]]:
     return table
 
 
-def write_rows(data: Path, results: Sequence[Result]) -> pl.DataFrame:
+def write_rows(data: Path, results: Sequence[Result], *, once: bool = False) -> pl.DataFrame:
     """Append results to ``DATA/reruns.parquet``, atomically and one writer at a time.
+
+    Args:
+        data: Folder of the data set.
+        results: What to add.
+        once: Leave out those that the table has already, by kernel, problem and the time they were run at.
 
     Returns:
         The whole table.
     """
+    from datetime import datetime
+
     import polars as pl
 
     from traceparse import tables
@@ -251,7 +265,13 @@ def write_rows(data: Path, results: Sequence[Result]) -> pl.DataFrame:
         fcntl.flock(lock, fcntl.LOCK_EX)
         old = tables.conform("reruns", pl.read_parquet(path)) if path.exists() else tables.empty("reruns")
         highest = old["rerun"].max()
-        added = rows(results, 0 if highest is None else int(str(highest)) + 1)
+        known = set(old.select("kernel_sha256", "problem", "run_at").rows())
+        new_ones = [
+            result
+            for result in results
+            if not once or (result.kernel_sha256, result.problem, datetime.fromisoformat(result.run_at)) not in known
+        ]
+        added = rows(new_ones, 0 if highest is None else int(str(highest)) + 1)
         columns = {name: [row.get(name) for row in added] for name in tables.dtypes(RERUNS)}
         new = pl.concat([old, tables.frame("reruns", columns)], how="diagonal")
         temporary = path.with_suffix(f".{os.getpid()}.tmp")

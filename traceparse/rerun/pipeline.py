@@ -6,17 +6,19 @@ Starts processes only through `traceparse.rerun.worker`; verdicts come from `gat
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from traceparse.rerun.deck import Problem
-from traceparse.rerun.deckoutput import read_benchmark, read_check
+from traceparse.rerun.deckoutput import NO_VERDICT, read_benchmark, read_check
 from traceparse.rerun.gates import Proofs, judge_launches, judge_proofs, judge_timing
 from traceparse.rerun.hardware import Gpu, gpus, missing_tools, slowdown_note
 from traceparse.rerun.locks import DeviceLock
 from traceparse.rerun.outcome import (
+    KILLED,
     Outcome,
     Result,
     ShapeResult,
@@ -29,7 +31,7 @@ from traceparse.rerun.stage import Event, StageResult
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Limits, Workplace
 
-RULES = "5"
+RULES = "6"
 """Version of the rules; results kept under another one are run again."""
 
 Step = Callable[..., None]
@@ -55,9 +57,12 @@ class Plan:
 
     def cell(self, name: str) -> Any:
         """A field of the published cell, None where there is none."""
-        if isinstance(self.published, Mapping):
-            return self.published.get(name)
-        return getattr(self.published, name, None)
+        return field_of(self.published, name)
+
+
+def field_of(published: Any, name: str) -> Any:
+    """A field of a published cell, whether object or mapping; None where there is none."""
+    return published.get(name) if isinstance(published, Mapping) else getattr(published, name, None)
 
 
 def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Callable[[], None]) -> None:
@@ -76,6 +81,7 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
         result.sm, result.driver = plan.gpu.sm, plan.gpu.driver
     lock = DeviceLock(plan.gpu.uuid if plan.gpu else "cpu")
     place = Workplace(folder / "own", plan.problem, plan.source, plan.side_files, plan.gpu, plan.limits, lock, alive)
+    log = Path(result.log_path or folder / "log")
     missing = missing_tools(
         [plan.source, *plan.side_files.values()], place.environment["PATH"], on_gpu=plan.gpu is not None
     )
@@ -97,11 +103,14 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
             )
             step("check", "published deck")
             result.gate_published = "pass" if _checked(earlier.script("check.py", _silent, turns=False))[0] else "fail"
+    except Exception as error:  # noqa: BLE001 - whatever was not foreseen is one kernel's matter, not the batch's
+        place.note(traceback.format_exc())
+        result.outcome, result.message = "infra", f"ours: {type(error).__name__}: {error}"[:500]
     finally:
-        log = Path(result.log_path or folder / "log")
         place.close(log)
         said = (log.read_text(errors="replace"), result.message or "", result.gates_json or "")
-        result.memory_short = plan.gpu is not None and any(lacks_gpu_memory(text) for text in said)
+        on_gpu = plan.gpu is not None and any(lacks_gpu_memory(text) for text in said)
+        result.memory_short = on_gpu or KILLED in said[1]
 
 
 def _silent(_: Event) -> None:
@@ -117,6 +126,7 @@ class _Run:
         self.stopped: tuple[Outcome, str] | None = None
         self.timings: dict[int, ShapeTiming] = {}
         self.baselines: dict[int, ShapeTiming] = {}
+        self.unjudged: Outcome | None = None
 
     def go(self) -> None:
         result, problem = self.result, self.plan.problem
@@ -172,6 +182,7 @@ class _Run:
             [event for event in stage.events if event["event"] in ("proof", "state")],
             self.place.expected_files(),
         )
+        self._untouched(stage)
         profiles = {event["shape"]: event for event in stage.events if event["event"] == "profile"}
         for event in stage.events:
             if event["event"] == "timing":
@@ -182,11 +193,24 @@ class _Run:
             result.notes.append(f"{stage.stragglers} processes were left behind in {name} and killed")
         self.stopped = self.stopped or self._why(stage, name)
 
+    def _untouched(self, stage: StageResult) -> None:
+        """The judge's copy of the deck, which no candidate has any business in, and the channel that it reports over."""
+        files, forged = stage.last("files"), stage.last("forged")
+        if files is not None and files["changed"]:
+            text = f"changed or put into the judge's copy: {', '.join(files['changed'][:5])}"
+            self.proofs.add("deck_untouched", False, text)
+        if forged is not None:
+            self.proofs.add("private_channel", False, str(forged["message"]))
+        weak = [event for event in stage.events if event.get("gate") == "sensitive" and not event["ok"]]
+        self.result.notes += [f"shape {event['shape']}: weak check: {event['message']}" for event in weak]
+
     def _why(self, stage: StageResult, name: str) -> tuple[Outcome, str] | None:
         """Outcome and reason of a stage that stopped early; None for one that came to its end."""
         stop = stage.last("stop")
         if stage.reason == "memory":
             return "oom", f"{name}: host memory grew to {stage.peak_bytes / 2**30:.1f} GiB"
+        if (forged := stage.last("forged")) is not None:
+            return "fails_check", f"{name}: {forged['message']}"
         if (stop is None and stage.last("done") is not None) or _too_slow(stage) is not None:
             return None
         if stop is None:
@@ -206,10 +230,14 @@ class _Run:
 
     def _check(self) -> None:
         self.step("check")
-        passed, reason = _checked(self.place.script("check.py", _silent, turns=False))
+        stage = self.place.script("check.py", _silent, turns=False)
+        passed, reason = _checked(stage)
         self.result.gate_current = "pass" if passed else "fail"
         if not passed:
             self.result.message = f"the deck's check: {reason}"
+            self.unjudged = _unjudged(stage, published_ok=self.plan.cell("correct") is True)
+            if self.unjudged == "infra":
+                self.result.gate_current = "skipped"
 
     def _time(self) -> None:
         self.step("time")
@@ -251,6 +279,10 @@ class _Run:
         printed = read_benchmark(stage.log.read_text(errors="replace")) if stage.log else None
         if printed is None or end is None or end["status"] != "completed":
             self.result.notes.append(f"the deck's benchmark did not come to its end ({stage.reason})")
+            return
+        files = stage.last("files")
+        if stage.last("forged") is not None or (files is not None and files["changed"]):
+            self.result.notes.append("the deck's benchmark was tampered with; its figures are left out")
             return
         self.result.deck_score = printed.score
         self._deck_ms = printed.shape_ms
@@ -312,6 +344,9 @@ class _Run:
         if self.stopped is not None:
             result.outcome, result.message = self.stopped
             return
+        if self.unjudged is not None and result.gate_strict != "fail":
+            result.outcome = self.unjudged
+            return
         if result.gate_strict == "fail" and result.gate_current != "fail":
             result.message = self.proofs.first_reason()
         result.outcome, result.message = score_outcome(result)
@@ -335,6 +370,24 @@ def _checked(stage: StageResult) -> tuple[bool, str]:
             f"PASS was printed, but the check did not come to its end ({end['status'] if end else 'the process ended'})",
         )
     return True, "PASS"
+
+
+def _unjudged(stage: StageResult, *, published_ok: bool) -> Outcome | None:
+    """What ended the deck's check before it had a verdict of its own; None where the kernel failed it."""
+    files = stage.last("files")
+    if stage.last("forged") is not None or (files is not None and files["changed"]):
+        return None
+    if stage.reason != "exited":
+        ended: dict[str, Outcome] = {"timeout": "timeout", "memory": "oom"}
+        return ended.get(stage.reason, "infra")
+    text = stage.log.read_text(errors="replace")[-20_000:] if stage.log and stage.log.exists() else ""
+    end = stage.last("end")
+    if end is None or end["status"] != "raised" or read_check(text).reason != NO_VERDICT:
+        return None
+    if "ModuleNotFoundError" in text and "solution.py" not in text:
+        return "infra"  # the check's own import
+    outcome = error_outcome("call", "raised", text, published_ok=published_ok)
+    return None if outcome == "fails_check" else outcome
 
 
 def _too_slow(stage: StageResult) -> str | None:

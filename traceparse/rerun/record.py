@@ -22,7 +22,7 @@ def rerun_into(
     """Run kernels again and add their rows to ``DATA/reruns.parquet``.
 
     Kernels finished before are returned from their files and get no second row. After Ctrl-C the rows of what was finished
-    are written all the same: it is not run again, so they would be missing for ever.
+    are written all the same; what a killed command had finished gets them from the next one.
 
     Args:
         data: Folder of the data set.
@@ -38,16 +38,16 @@ def rerun_into(
         RerunError: As `rerun`.
         KeyboardInterrupt: The user stopped the batch.
     """
-    fresh: list[Result] = []
+    finished: list[Result] = []
 
     def told(step: Progress) -> None:
-        if step.result is not None and step.detail != "kept from before":
-            fresh.append(step.result)
+        if step.result is not None:
+            finished.append(step.result)
         if progress is not None:
             progress(step)
 
     try:
         return rerun(targets, out=Path(out) if out is not None else Path(data) / "reruns", progress=told, **options)
     finally:
-        if fresh:
-            write_rows(Path(data), fresh)
+        if finished:
+            write_rows(Path(data), finished, once=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from traceparse.errors import RerunError, UsageError
-from traceparse.rerun.batch import Batch, Progress, Target, Terms, gpu_name, run_one
+from traceparse.rerun.batch import Batch, Progress, Target, Terms, file_name, gpu_name, run_one
 from traceparse.rerun.deck import find_problem
 from traceparse.rerun.hardware import Gpu, choose, gpus
 from traceparse.rerun.outcome import Result
@@ -82,7 +82,7 @@ def rerun(
             "the published gate needs the deck of its day", todo="give --published-deck, or leave the gate out"
         )
     wanted = list(targets)
-    if len({target.name for target in wanted}) != len(wanted):
+    if len({file_name(target.name) for target in wanted}) != len(wanted):
         raise RerunError("two targets have the same name", expected="names that can name files")
     names = sorted({target.problem for target in wanted})
     problems = {name: find_problem(deck, name) for name in names}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 from traceparse.rerun.child.wire import Wire, WireError
 from traceparse.rerun.locks import DeviceLock
-from traceparse.rerun.supervise import freeze, thaw
+from traceparse.rerun.supervise import freeze, kill_marked, thaw
 
 _HERE = Path(__file__).parent
 _BOOT = _HERE / "child" / "boot.py"
@@ -138,6 +139,10 @@ def _supervised(
         except WireError as error:
             if error.kind == "forged":
                 result.events.append({"event": "forged", "message": str(error)})
+        # Who closed the channel may go on: the batch can still be given up, and others get their turn at the device.
+        while not select.select([supervisor.stdout], [], [], _POLL_S)[0]:
+            alive()
+            turn.make_room(supervisor.pid)
         report = supervisor.stdout.readline()
         if report:
             told = json.loads(report)
@@ -147,7 +152,10 @@ def _supervised(
         if supervisor.stdin is not None:
             with contextlib.suppress(OSError):
                 supervisor.stdin.close()  # the supervisor ends its tree when its input closes
-        supervisor.wait()
+        if (
+            supervisor.wait() != 0
+        ):  # it was killed itself; the kernel ends the stage's own process with it, but no others
+            kill_marked(f"{stage.folder}/")
         if supervisor.stdout is not None:
             supervisor.stdout.close()
         mine.close()
@@ -179,7 +187,7 @@ def _listen(
         event = wire.receive(60.0)
         if event.get("event") == "lock":
             started = time.monotonic()
-            turn.take(str(event.get("mode")))
+            turn.take(str(event.get("mode")), root)
             deadline += time.monotonic() - started
             wire.send({"granted": True})
             continue
@@ -208,11 +216,21 @@ class Turn:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
-    def take(self, mode: str) -> None:
-        """Hold the device otherwise from now on."""
+    def take(self, mode: str, root: int | None = None) -> None:
+        """Hold the device otherwise from now on; what is below `root` is frozen while it has to wait for that."""
+        frozen: list[int] = []
+
+        def waiting() -> None:
+            if root is not None and not frozen:
+                frozen.extend(freeze(root))
+            self._alive()
+
         self._held.close()
         self._mode = mode
-        self._held.enter_context(self._lock.held(mode, self._alive))
+        try:
+            self._held.enter_context(self._lock.held(mode, waiting))
+        finally:
+            thaw(frozen)
 
     def make_room(self, root: int) -> float:
         """Let one who waits for the device have it, what is below `root` frozen meanwhile; gives the seconds that took."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Z95 = 1.959964
 COPIES = ("Memcpy", "Memset")
 """How the profiler names device activities that are no kernels."""
 
@@ -24,10 +23,11 @@ class Median:
 
 
 def median_interval(series: Sequence[float]) -> Median:
-    """Median and 95 % interval of the median by order statistics.
+    """Median and interval of the median by order statistics, which covers it with at least 95 %.
 
-    The ranks are those of the binomial distribution's normal approximation, ``n/2 ± 1.96·sqrt(n)/2`` (Conover,
-    Practical Nonparametric Statistics, 3.2); under six values the interval is the range.
+    The ranks are the binomial distribution's own (Conover, Practical Nonparametric Statistics, 3.2): the r-th value
+    from either end, with the greatest r for which ``P(X < r) <= 2.5 %``, X binomial with n and 1/2. Under six values
+    there is no such r and the interval is the range, with five a cover of 94 %.
 
     Raises:
         ValueError: The series is empty.
@@ -37,10 +37,10 @@ def median_interval(series: Sequence[float]) -> Median:
     ordered, count = sorted(series), len(series)
     if count < 6:
         return Median(statistics.median(ordered), ordered[0], ordered[-1], count)
-    half = Z95 * math.sqrt(count) / 2
-    low = max(0, math.floor(count / 2 - half) - 1)
-    high = min(count - 1, math.ceil(count / 2 + half))
-    return Median(statistics.median(ordered), ordered[low], ordered[high], count)
+    rank = below = 0
+    while 40 * (below := below + math.comb(count, rank)) <= 2**count:  # whole numbers: exact for any n
+        rank += 1
+    return Median(statistics.median(ordered), ordered[rank - 1], ordered[-rank], count)
 
 
 @dataclass(frozen=True)

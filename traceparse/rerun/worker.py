@@ -11,6 +11,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import site
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -103,7 +104,6 @@ class Workplace:
             {name: safe_text for name, safe_text in side_files.items() if _is_inside(name)},
         )
         self.environment = self._environment()
-        self.judge_folder = problem.copy_to(self.folder / "judge")
 
     def strict(self, progress: Callable[[Event], None]) -> StageResult:
         """Our proofs of correctness at every shape."""
@@ -170,6 +170,10 @@ class Workplace:
         """Lock files of builds in this kernel's own cache: no other process can own them."""
         return [str(path.relative_to(self.folder)) for path in (self.folder / "cache").rglob("lock") if path.is_file()]
 
+    def note(self, text: str) -> None:
+        """Put something of our own among the stages' output."""
+        (self.folder / "traceparse.log").write_text(text, encoding="utf-8")
+
     def close(self, log: Path) -> None:
         """Gather the stages' output in one file and remove the folder."""
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -185,9 +189,14 @@ class Workplace:
     ) -> StageResult:
         limits, name = self.limits, mode if baseline is None else "baseline"
         candidate = self._copy(baseline)
+        # Anew for each stage: what ran in an earlier one could have written into the judge's copy.
+        top = self.folder / "judge"
+        shutil.rmtree(top, ignore_errors=True)
+        judge = self.problem.copy_to(top)
+        before = _contents(top)
         order = {
             "mode": mode,
-            "deck": str(self.judge_folder),
+            "deck": str(judge),
             "candidate": str(candidate),
             "scratch": str(self.folder),
             "device": "cuda" if self.gpu else "cpu",
@@ -198,7 +207,13 @@ class Workplace:
             **more,
             "limits": {"start": limits.start_s, "build": limits.build_s, "call": limits.call_s, "time": limits.time_s},
         }
-        return self._stage(name, ["judge"], order, limits.stage_s(len(self.problem.shapes)), progress, "shared")
+        result = self._stage(name, ["judge"], order, limits.stage_s(len(self.problem.shapes)), progress, "shared")
+        after = _contents(top)
+        changed = [file for file, digest in before.items() if after.get(file) != digest]
+        # What a reference may leave beside itself is no matter; what Python would import instead of the deck's is.
+        changed += [file for file in after.keys() - before.keys() if file.endswith((".py", ".pyc", ".so"))]
+        result.events.append({"event": "files", "changed": sorted(changed)})
+        return result
 
     def _stage(
         self,
@@ -241,11 +256,11 @@ class Workplace:
             if self.problem.root != self.problem.path
             else folder
         )
-        found = {}
-        for path in top.rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts and path.name != "framework.txt":
-                found[str(path.relative_to(top))] = hashlib.sha256(path.read_bytes()).hexdigest()
-        return found
+        return {
+            name: digest
+            for name, digest in _contents(top).items()
+            if "__pycache__" not in Path(name).parts and Path(name).name != "framework.txt"
+        }
 
     def _environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if key in _KEPT_ENV or key.startswith(_KEPT_PREFIXES)}
@@ -264,11 +279,15 @@ class Workplace:
         # The interpreter's own folder first: ninja comes as a Python package there. The toolkit last, where torch looks for it too.
         toolkit = Path(kept.get("CUDA_HOME") or kept.get("CUDA_PATH") or "/usr/local/cuda") / "bin"
         search = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath), str(toolkit)])
+        if site.ENABLE_USER_SITE:  # with HOME elsewhere, the packages installed there would be missing
+            found = [kept.get("PYTHONPATH"), site.getusersitepackages()]
+            kept["PYTHONPATH"] = os.pathsep.join(path for path in found if path)
         return {
             **kept,
             **{key: str(self.folder / "cache" / name) for key, name in folders.items()},
             "PATH": search,
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONNOUSERSITE": "1",  # below HOME, where a kernel could put what the next stage's judge would import
             "PYTHONUNBUFFERED": "1",
             "HF_HUB_OFFLINE": "1",
             "TRANSFORMERS_OFFLINE": "1",
@@ -276,6 +295,15 @@ class Workplace:
             "OMP_NUM_THREADS": str(min(8, os.cpu_count() or 1)) if self.gpu else "1",
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid if self.gpu else "",
         }
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    """Hash of every file below a folder, by relative name."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def _is_inside(name: str) -> bool:

@@ -1,0 +1,412 @@
+"""What a candidate writes in our place, keeps for later or leaves behind gains it nothing, and what is not its fault is not put on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from traceparse.rerun import Limits, Target  # noqa: E402
+from traceparse.rerun import worker as worker_module  # noqa: E402
+from traceparse.rerun.batch import Terms, blank, run_one  # noqa: E402
+from traceparse.rerun.child import meter  # noqa: E402
+from traceparse.rerun.child.candidate import Candidate  # noqa: E402
+from traceparse.rerun.child.clocking import _formed  # noqa: E402
+from traceparse.rerun.child.landing import Landing  # noqa: E402
+from traceparse.rerun.child.problem import Recipe, _constructed, build_inputs  # noqa: E402
+from traceparse.rerun.child.session import Session, Stop  # noqa: E402
+from traceparse.rerun.child.verdicts import check_sensitivity  # noqa: E402
+from traceparse.rerun.child.watched import switches  # noqa: E402
+from traceparse.rerun.deck import find_problem  # noqa: E402
+from traceparse.rerun.gates import Proofs, judge_proofs  # noqa: E402
+from traceparse.rerun.hardware import Gpu  # noqa: E402
+from traceparse.rerun.locks import DeviceLock  # noqa: E402
+from traceparse.rerun.pipeline import _unjudged  # noqa: E402
+from traceparse.rerun.stage import Stage, StageResult, Turn, run_stage  # noqa: E402
+from traceparse.rerun.supervise import kill_marked  # noqa: E402
+from traceparse.rerun.worker import Workplace  # noqa: E402
+
+DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
+NAME = "01_row_softmax"
+HONEST = (Path(__file__).parent / "kernels" / "cpu" / "honest.py").read_text()
+
+
+# --- in the candidate's process --------------------------------------------------------------------------------------------
+
+
+class Lazy(torch.Tensor):
+    """Computes when somebody looks."""
+
+
+@pytest.fixture
+def candidate(tmp_path: Path) -> Candidate:
+    (tmp_path / "reference.py").write_text((DECK / NAME / "reference.py").read_text())
+    (tmp_path / "solution.py").write_text(HONEST)
+    made = Candidate(tmp_path, "cpu", 1 << 20)
+    made.load({})
+    made.open({"shape": {"rows": 8, "cols": 16}, "seed": 5})
+    return made
+
+
+def test_a_result_that_computes_when_it_is_copied_is_kept_and_told_as_what_it_is(
+    candidate: Candidate, tmp_path: Path
+) -> None:
+    candidate.model = lambda x: torch.softmax(x, -1).as_subclass(Lazy)
+    candidate.ready({"recipes": [vars(Recipe(1))]})
+    candidate.time({"count": 5, "limit_s": 60, "keep": [1], "warmup": 3})
+    candidate.landing = Landing.in_file(tmp_path / "strip", 8 * 16 * 4)
+    for at in (1, 4):
+        assert candidate.fetch({"at": at})["outputs"][0]["type"].endswith(".Lazy")
+
+
+def test_our_own_functions_are_watched_too(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert candidate.state({})["patched"] == []
+    monkeypatch.setattr(meter.Clock, "once", lambda *_: (None, 0.0, 0.0))
+    monkeypatch.setattr("traceparse.rerun.child.wire.Wire.send", print)
+    assert candidate.state({})["patched"] == [
+        "traceparse.rerun.child.meter.Clock.once",
+        "traceparse.rerun.child.wire.Wire.send",
+    ]
+
+
+def test_a_switch_that_torch_refuses_to_read_is_a_changed_switch_and_no_error() -> None:
+    script = (
+        "import torch\nfrom traceparse.rerun.child.watched import switches\nbefore = switches()\n"
+        "torch.backends.cuda.matmul.fp32_precision = 'tf32'\n"
+        "print([name for name, value in switches().items() if value != before[name]])\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "matmul.allow_tf32" in found.stdout
+
+
+def test_a_mode_over_all_functions_is_noticed_and_a_default_device_is_none() -> None:
+    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    before = switches()
+    with torch.device("cpu"):
+        assert switches() == before
+    with Mode():
+        assert switches()["function_modes"] == "1"
+
+
+def test_a_mode_of_torchs_is_put_back_as_it_was(candidate: Candidate) -> None:
+    from traceparse.rerun.child.candidate import _filling
+
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with _filling(True):
+            pass
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_want_of_memory_is_no_reason_to_build_otherwise() -> None:
+    # Elsewhere the same seed gives other weights than the judge's, and a right kernel would be wrong.
+    made = []
+
+    def make() -> Any:
+        made.append(1)
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        _constructed(make, 1, torch.device("meta"))
+    assert len(made) == 1
+
+
+def test_inputs_from_a_generator_of_the_cpus() -> None:
+    class Reference:
+        @staticmethod
+        def get_inputs() -> list[Any]:
+            return [torch.randn(3, generator=torch.Generator(device="cpu").manual_seed(1))]
+
+    (value,) = build_inputs(Reference, {}, Recipe(1), torch.device("meta"))  # type: ignore[arg-type]
+    assert (value.device.type, value.shape) == ("meta", (3,))
+
+
+# --- what comes over the channel ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"standard": {"device_ms": [], "host_ms": [1.0]}},
+        {"standard": {"device_ms": [float("nan")], "host_ms": [1.0]}},
+        {"hardened": {"device_ms": [-1.0], "host_ms": [1.0]}},
+        {"hardened": 3},
+        {"warmup": [{}]},
+        {"deck_timer_ms": ["x"]},
+    ],
+)
+def test_times_of_no_honest_form_are_forged(change: dict[str, Any]) -> None:
+    series = {"device_ms": [1.0, 1.1], "host_ms": [1.2, 1.3]}
+    reply = {"standard": series, "hardened": series, "warmup": [{"stable": True}], "deck_timer_ms": [1.0]}
+    assert _formed(dict(reply)) == reply
+    with pytest.raises(Stop) as stop:
+        _formed({**reply, **change})
+    assert stop.value.event["kind"] == "forged"
+
+
+def test_an_error_brings_nothing_else_along() -> None:
+    class FakeWire:
+        def ask(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"error": {"type": "E", "message": "m", "event": "done", "kind": "slow", "op": "reference"}}
+
+    session = Session.__new__(Session)
+    session.wire, session.limits, session.shape_at = FakeWire(), {"call": 1.0}, 0  # type: ignore[assignment]
+    with pytest.raises(Stop) as stop:
+        session.ask("call", "call")
+    assert stop.value.event == {"kind": "raised", "op": "call", "type": "E", "message": "m", "trace": ""}
+    assert session.ask("call", "call", tolerate=True) == {"error": {"type": "E", "message": "m", "trace": ""}}
+
+
+def test_a_task_that_zeros_or_other_inputs_would_pass_is_said() -> None:
+    class Constant:
+        stepwise, like, nominal = False, [torch.zeros(4)], [0.0]
+        order = {"tolerance": {}}  # noqa: RUF012
+        told: list[dict[str, Any]] = []  # noqa: RUF012
+
+        def inputs(self, _: Recipe) -> list[Any]:
+            return [torch.ones(4)]
+
+        def expected(self, _: Any) -> list[Any]:
+            return [torch.zeros(4)]
+
+        def output_name(self, at: int) -> str:
+            return f"output {at}"
+
+        def proof(self, gate: str, case: str, ok: bool, message: str) -> None:
+            self.told.append({"event": "proof", "gate": gate, "case": case, "shape": 0, "ok": ok, "message": message})
+
+    session = Constant()
+    check_sensitivity(session)  # type: ignore[arg-type]
+    (weak,) = session.told
+    assert weak["ok"] is False
+    assert "zeros would pass" in weak["message"]
+    assert "same output for other inputs" in weak["message"]
+    # And it stays in the evidence, although the passes come after it.
+    proofs = Proofs()
+    passed = {"event": "proof", "gate": "correct", "case": "nominal", "shape": 0, "ok": True, "message": "fine"}
+    judge_proofs(proofs, [weak, passed], {})
+    assert "weak check" in proofs.gates["correct"].evidence[-1]
+
+
+# --- the place of work ----------------------------------------------------------------------------------------------------
+
+
+def workplace(folder: Path, gpu: Gpu | None = None) -> Workplace:
+    lock = DeviceLock("none", folder)
+    return Workplace(folder / "own", find_problem(DECK, NAME), HONEST, {}, gpu, Limits(), lock, lambda: None)
+
+
+def test_what_a_stage_writes_into_the_judges_copy_is_seen_and_gone_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = [True]
+
+    def run(stage: Stage, order: dict[str, Any], *_: Any) -> StageResult:
+        judge = Path(order["deck"])
+        assert (judge / "reference.py").read_bytes() == (DECK / NAME / "reference.py").read_bytes()
+        assert not (judge / "json.py").exists()
+        if writes.pop():
+            (judge / "reference.py").write_text("Model = None")
+            (judge / "json.py").write_text("")
+            (judge / "cache.bin").write_text("")
+            writes.append(False)
+        return StageResult(events=[{"event": "done"}], reason="exited", returncode=0)
+
+    monkeypatch.setattr(worker_module, "run_stage", run)
+    place = workplace(tmp_path)
+    assert place.strict(lambda _: None).last("files") == {"event": "files", "changed": ["json.py", "reference.py"]}
+    assert place.time(lambda _: None, count=1, series_s=1, profile=0).last("files") == {"event": "files", "changed": []}
+
+
+def test_a_child_sees_one_gpu_and_no_packages_from_a_home(tmp_path: Path) -> None:
+    gpu = Gpu(1, "GPU-abc", "NVIDIA H200", "580", "sm_90", 1 << 37)
+    environment = workplace(tmp_path, gpu).environment
+    assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-abc"
+    assert environment["PYTHONNOUSERSITE"] == "1"
+    assert workplace(tmp_path / "other").environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_what_nobody_foresaw_costs_one_kernel_its_verdict_and_no_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: Any) -> StageResult:
+        return StageResult(events=[{"event": "done"}, {"event": "proof", "gate": "no such gate"}], reason="exited")
+
+    monkeypatch.setattr(worker_module, "run_stage", run)
+    terms = Terms(("strict",), True, Limits())
+    log = tmp_path / "log"
+    result = run_one(
+        Target("k", HONEST, NAME), find_problem(DECK, NAME), None, terms, None, log, lambda *_: None, lambda: None
+    )
+    assert result.outcome == "infra"
+    assert "KeyError" in (result.message or "")
+    assert "Traceback" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("stage", "outcome"),
+    [
+        ({"reason": "timeout"}, "timeout"),
+        ({"reason": "memory"}, "oom"),
+        ({"reason": "lost"}, "infra"),
+        ({"status": "raised", "said": "check.py\nModuleNotFoundError: No module named 'yaml'"}, "infra"),
+        ({"status": "raised", "said": "solution.py\nModuleNotFoundError: No module named 'cuda'"}, "build_error"),
+        ({"status": "raised", "said": "solution.py\nRuntimeError: Ninja is required to load"}, "infra"),
+        ({"status": "raised", "said": "ValueError: wrong shape"}, None),
+        ({"status": "exit 1", "said": "FAIL: tolerance exceeded"}, None),
+        ({"status": "raised", "said": "FAIL: tolerance exceeded\nnvcc fatal"}, None),
+        ({"reason": "timeout", "changed": ["shapes.py"]}, None),
+    ],
+)
+def test_a_check_without_a_verdict_says_why(tmp_path: Path, stage: dict[str, Any], outcome: str | None) -> None:
+    log = tmp_path / "check.log"
+    log.write_text(stage.get("said", ""))
+    events = [{"event": "end", "status": stage.get("status")}, {"event": "files", "changed": stage.get("changed", [])}]
+    made = StageResult(events=events, reason=stage.get("reason", "exited"), log=log)
+    assert _unjudged(made, published_ok=False) == outcome
+
+
+def test_a_checks_own_missing_module_is_no_verdict_on_the_kernel(tmp_path: Path) -> None:
+    folder = tmp_path / "deck" / NAME
+    folder.mkdir(parents=True)
+    for name in ("reference.py", "problem.yaml", "shapes.py"):
+        (folder / name).write_text((DECK / NAME / name).read_text())
+    (folder / "check.py").write_text("import no_such_module_of_the_checks\n")
+    terms = Terms(("current",), False, Limits())
+    problem = find_problem(tmp_path / "deck", NAME)
+    target = Target("k", HONEST, NAME)
+    log = tmp_path / "log"
+    result = run_one(target, problem, None, terms, None, log, lambda *_: None, lambda: None)
+    assert (result.outcome, result.gate_current) == ("infra", "skipped")
+
+
+def test_a_result_is_kept_under_all_that_it_depends_on() -> None:
+    problem = find_problem(DECK, NAME)
+    other = find_problem(DECK, "02_vector_norm")
+    plain, published = Terms(("strict",), True, Limits()), Terms(("published", "strict"), True, Limits())
+    cell = {"score": 0.3, "gpu": "h100", "correct": True}
+    keys = [
+        blank(Target("k", HONEST, NAME), problem, plain, "CPU"),
+        blank(Target("k", HONEST, NAME, published=cell), problem, plain, "CPU"),
+        blank(Target("k", HONEST, NAME, published={**cell, "score": 0.4}), problem, plain, "CPU"),
+        blank(Target("k", HONEST, NAME), problem, Terms(("strict",), True, Limits(call_s=1.0)), "CPU"),
+        blank(Target("k", HONEST, NAME), problem, published, "CPU", problem),
+        blank(Target("k", HONEST, NAME), problem, published, "CPU", other),
+        blank(Target("k", HONEST, NAME), problem, plain, "NVIDIA H200"),
+        blank(Target("k", HONEST + "\n", NAME), problem, plain, "CPU"),
+    ]
+    assert len({result.key for result in keys}) == len(keys)
+    swapped = Terms(("strict", "published"), True, Limits())
+    assert blank(Target("k", HONEST, NAME), problem, swapped, "CPU", problem).key == keys[4].key
+
+
+# --- processes ------------------------------------------------------------------------------------------------------------
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def until(true: Any, within_s: float = 30.0) -> bool:
+    end = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@needs_proc
+def test_who_waits_for_the_device_stands_still(tmp_path: Path) -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    root = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
+    try:
+        children = Path(f"/proc/{root.pid}/task/{root.pid}/children")
+        assert until(lambda: children.read_text().split())
+        (child,) = map(int, children.read_text().split())
+        turn, taken = Turn(DeviceLock("GPU-1", tmp_path), "shared", lambda: None), threading.Event()
+
+        def wait() -> None:
+            with turn:
+                turn.take("exclusive", root.pid)
+                taken.set()
+
+        with DeviceLock("GPU-1", tmp_path).held("shared"):
+            waiter = threading.Thread(target=wait)
+            waiter.start()
+            assert until(lambda: state(child) == "T")
+            assert not taken.is_set()
+        waiter.join(30)
+        assert taken.is_set()
+        assert until(lambda: state(child) != "T")
+    finally:
+        root.communicate(b"\n", timeout=30)
+
+
+@needs_proc
+def test_what_a_killed_supervisor_left_is_found_by_its_environment(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": f"{tmp_path}/cache/home"}
+    left = subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
+    try:
+        threading.Thread(target=left.wait).start()
+        assert until(lambda: f"{tmp_path}/" in Path(f"/proc/{left.pid}/environ").read_text())
+        assert kill_marked(f"{tmp_path}/") == 1
+        assert until(lambda: left.returncode == -signal.SIGKILL)
+    finally:
+        left.kill()
+
+
+@needs_proc
+def test_a_script_that_closes_its_channel_and_goes_on_can_be_given_up(tmp_path: Path) -> None:
+    script = tmp_path / "check.py"
+    script.write_text(
+        "import os, pathlib, time\nos.closerange(3, 256)\npathlib.Path('closed').touch()\ntime.sleep(600)\n"
+    )
+    stage = Stage(
+        ["deckscript", str(script), "0"], tmp_path, tmp_path / "check.log", dict(os.environ), limit_s=300, memory_bytes=1 << 34
+    )  # fmt: skip
+
+    def alive() -> None:
+        if (tmp_path / "closed").exists():
+            time.sleep(0.5)  # by now the channel's end has been noticed
+            raise KeyboardInterrupt
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(
+            stage, {"nonce": "n"}, Turn(DeviceLock("GPU-1", tmp_path), "shared", lambda: None), lambda _: None, alive
+        )
+    assert time.monotonic() - started < 120
+
+
+def test_a_lock_file_is_no_way_into_others_files_and_everybodys_to_lock(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    (tmp_path / "traceparse-GPU-1.lock").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic"), DeviceLock("GPU-1", tmp_path).held("shared"):
+        pass
+    assert not victim.exists()
+    previous = os.umask(0o077)
+    try:
+        with DeviceLock("GPU-2", tmp_path).held("shared"):
+            assert (tmp_path / "traceparse-GPU-2.lock").stat().st_mode & 0o777 == 0o666
+            (tmp_path / "own").touch()
+    finally:
+        os.umask(previous)
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o600
