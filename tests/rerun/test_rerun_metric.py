@@ -116,6 +116,17 @@ def test_scales_whose_squares_single_precision_does_not_hold(scale: float) -> No
         assert not compare(other, right, 1e-3).ok
 
 
+def test_what_is_compared_part_by_part_is_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = _normal(1000)
+    other = right + 1e-3 * _normal(1000, seed=2)
+    other[999] += 1.0
+    whole = compare(other, right, 0.01)
+    monkeypatch.setattr("traceparse.rerun.child.metric._CHUNK", 7)
+    parts = compare(other, right, 0.01)
+    assert parts.figures == pytest.approx(whole.figures)
+    assert (whole.ok, parts.ok, whole.figures["bad"]) == (False, False, 1)
+
+
 def test_a_reference_of_zeros_wants_zeros() -> None:
     right = torch.zeros(8)
     assert compare(torch.zeros(8), right, 0.1).ok

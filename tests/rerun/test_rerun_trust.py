@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from traceparse.rerun import Limits, Target  # noqa: E402
 from traceparse.rerun import worker as worker_module  # noqa: E402
 from traceparse.rerun.batch import Terms, blank, run_one  # noqa: E402
-from traceparse.rerun.child import meter  # noqa: E402
+from traceparse.rerun.child import clocking, meter  # noqa: E402
 from traceparse.rerun.child.candidate import Candidate  # noqa: E402
 from traceparse.rerun.child.clocking import _formed  # noqa: E402
 from traceparse.rerun.child.landing import Landing  # noqa: E402
@@ -27,12 +27,13 @@ from traceparse.rerun.child.session import Session, Stop  # noqa: E402
 from traceparse.rerun.child.verdicts import check_sensitivity  # noqa: E402
 from traceparse.rerun.child.watched import switches  # noqa: E402
 from traceparse.rerun.deck import find_problem  # noqa: E402
-from traceparse.rerun.gates import Proofs, judge_proofs  # noqa: E402
+from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing  # noqa: E402
 from traceparse.rerun.hardware import Gpu  # noqa: E402
 from traceparse.rerun.locks import DeviceLock  # noqa: E402
 from traceparse.rerun.pipeline import _unjudged  # noqa: E402
 from traceparse.rerun.stage import Stage, StageResult, Turn, run_stage  # noqa: E402
 from traceparse.rerun.supervise import kill_marked  # noqa: E402
+from traceparse.rerun.timing import read_timing  # noqa: E402
 from traceparse.rerun.worker import Workplace  # noqa: E402
 
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
@@ -134,6 +135,67 @@ def test_inputs_from_a_generator_of_the_cpus() -> None:
 
     (value,) = build_inputs(Reference, {}, Recipe(1), torch.device("meta"))  # type: ignore[arg-type]
     assert (value.device.type, value.shape) == ("meta", (3,))
+
+
+def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
+    told: list[str] = []
+
+    class Watched(meter.Clock):
+        def flush(self) -> None:
+            told.append("flush")
+
+        def reset_persisting(self) -> None:
+            told.append("reset")
+
+        def once(self, call: Any, inputs: Any) -> tuple[Any, float, float]:
+            told.append("window opens")
+            found = super().once(call, inputs)
+            told.append("window closes")
+            return found
+
+    def call(_: Any) -> Any:
+        told.append("call")
+        return torch.zeros(1)
+
+    def prepare(_: int) -> list[Any]:
+        told.append("prepare")
+        return []
+
+    clock = Watched(torch.device("cpu"), None, 0)
+    meter.series(clock, call, prepare, 2, [], hardened=True, limit_s=60)
+    assert told == ["prepare", "reset", "flush", "window opens", "call", "window closes"] * 2
+
+
+@pytest.mark.parametrize(("works", "verdict"), [(True, "fail"), (False, "skipped")])
+def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
+    works: bool, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = {"kernels": [], "busy_us": 0.0, "launches": {"kernel": 0, "cooperative": 0, "graph": 0}}
+    sent: list[dict[str, Any]] = []
+
+    class Channel:
+        send = staticmethod(sent.append)
+
+    class Bare:
+        order = {"shapes": [{}], "profile": 3}  # noqa: RUF012
+        parent, l2_bytes, input_bytes = Channel(), 0, 1
+
+        def hold(self, _: str) -> None: ...
+
+        def open(self, _: int) -> None: ...
+
+        def ask(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"fixed": {"calls": [idle]}, "rotated": {"calls": [idle]}}
+
+    monkeypatch.setattr(meter, "attach", lambda: works)
+    clocking.profile(Bare())  # type: ignore[arg-type]
+    series = {"device_ms": [0.1] * 6, "host_ms": [0.1] * 6}
+    timing = read_timing(
+        {"shape": 0, "standard": series, "hardened": series, "outside_ms": 0.1, "warmup": [], "profile": sent[0]}
+    )
+    proofs = Proofs()
+    judge_timing(proofs, timing, None, on_gpu=True)
+    assert proofs.gates["every_call_runs"].verdict == verdict
 
 
 # --- what comes over the channel ------------------------------------------------------------------------------------------
@@ -239,6 +301,32 @@ def test_a_child_sees_one_gpu_and_no_packages_from_a_home(tmp_path: Path) -> Non
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-abc"
     assert environment["PYTHONNOUSERSITE"] == "1"
     assert workplace(tmp_path / "other").environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_side_file_takes_no_place_of_the_decks(tmp_path: Path) -> None:
+    sides = {
+        "shapes.py": "SHAPES = []",
+        "./problem.yaml": "",
+        "../above.py": "",
+        "mine.py": "x = 1",
+        "sub/mine.cu": "y",
+    }
+    problem, lock = find_problem(DECK, NAME), DeviceLock("none", tmp_path)
+    place = Workplace(tmp_path / "own", problem, HONEST, sides, None, Limits(), lock, lambda: None)
+    assert place.left_out == ["../above.py", "./problem.yaml", "shapes.py"]
+    copied = place._copy()
+    assert (copied / "shapes.py").read_bytes() == (DECK / NAME / "shapes.py").read_bytes()
+    assert (copied / "mine.py").read_text() == "x = 1"
+    assert (copied / "sub" / "mine.cu").read_text() == "y"
+    assert not (tmp_path / "own" / "above.py").exists()
+
+
+def test_a_relative_folder_makes_absolute_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # nvcc fails with a relative TMPDIR
+    place = Workplace(
+        Path("own"), find_problem(DECK, NAME), HONEST, {}, None, Limits(), DeviceLock("none", tmp_path), int
+    )
+    assert place.environment["TMPDIR"] == str(tmp_path / "own" / "cache" / "tmp")
 
 
 def test_what_nobody_foresaw_costs_one_kernel_its_verdict_and_no_batch(

@@ -50,6 +50,11 @@ class Problem:
     shapes: tuple[Shape, ...]
     _files: tuple[Path, ...] = field(repr=False)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Everything that a run needs: the problem's files and the ``src`` its scripts import."""
+        return self._files
+
     @cached_property
     def sha256(self) -> str:
         """Hash over the problem's files and the ``src`` its scripts import, by relative name and content."""

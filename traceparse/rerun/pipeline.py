@@ -85,6 +85,10 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
     missing = missing_tools(
         [plan.source, *plan.side_files.values()], place.environment["PATH"], on_gpu=plan.gpu is not None
     )
+    if place.left_out:
+        result.notes.append(
+            f"side files left out, in the place of the deck's own or outside: {', '.join(place.left_out)}"
+        )
     try:
         if missing:
             result.outcome, result.message = "infra", f"missing here: {', '.join(missing)}"

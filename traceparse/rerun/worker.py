@@ -79,11 +79,14 @@ class Workplace:
         folder: An empty folder of this kernel's own; absolute.
         problem: The problem; copied here.
         solution: Text of ``solution.py``.
-        side_files: Texts of the files it loads, by relative name.
+        side_files: Texts of the files it loads, by relative name; one in the place of a file of the deck's is left out.
         gpu: The GPU, None for the CPU.
         limits: Limits.
         lock: The device's lock.
         alive: Called twice a second; raises to stop the stage.
+
+    Attributes:
+        left_out: Names of side files that would lie outside the folder or in the place of one of the deck's.
     """
 
     def __init__(
@@ -99,10 +102,14 @@ class Workplace:
     ):
         self.folder, self.problem, self.gpu, self.limits, self.lock = folder.resolve(), problem, gpu, limits, lock
         self.alive = alive
-        self._solution, self._side_files = (
-            solution,
-            {name: safe_text for name, safe_text in side_files.items() if _is_inside(name)},
-        )
+        decks = {
+            file.relative_to(problem.path).as_posix() for file in problem.files if file.is_relative_to(problem.path)
+        }
+        self._solution = solution
+        self._side_files = {
+            name: text for name, text in side_files.items() if _is_inside(name) and Path(name).as_posix() not in decks
+        }
+        self.left_out = sorted(side_files.keys() - self._side_files.keys())
         self.environment = self._environment()
 
     def strict(self, progress: Callable[[Event], None]) -> StageResult:

@@ -270,10 +270,16 @@ def _of_call(
     }
 
 
-def attach() -> None:
-    """Start the tracer once for nothing: its first start takes seconds, which no other kernel need wait for."""
-    with profiler(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+def attach() -> bool:
+    """Start the tracer once for nothing: its first start takes seconds, which no other kernel need wait for.
+
+    Returns:
+        Whether it saw the device work; the first recording of a process may miss that.
+    """
+    with profiler(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         torch.zeros(1, device="cuda")
+        torch.cuda.synchronize()
+    return any(str(event.device_type).endswith("CUDA") for event in recorded.events())
 
 
 def launches_of(calls: Sequence[tuple[float, float, str]]) -> dict[str, int]:
