@@ -221,6 +221,24 @@ def test_a_reference_that_takes_minutes_proves_nothing_and_the_decks_scripts_run
     assert "the reference takes 1 s a call" in (found.message or "")
 
 
+def test_an_unhurried_reference_proves_the_plain_cases_only(tmp_path: Path) -> None:
+    folder = tmp_path / "deck" / "01_naps"
+    folder.mkdir(parents=True)
+    naps = "import time\nimport torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        time.sleep(0.4)\n        return x + 1\n"
+    (folder / "reference.py").write_text(
+        naps + "def get_init_inputs(): return []\ndef get_inputs(): return [torch.randn(4)]\n"
+    )
+    (folder / "shapes.py").write_text("SHAPES = [{'n': 4}]\n")
+    (folder / "problem.yaml").write_text("name: 01_naps\n")
+    (found,) = rerun(
+        [Target("any", naps.replace("0.4", "0"), "01_naps")], deck=folder.parent, trust=True, out=tmp_path / "out", cpu=True,
+        timing=False, limits=Limits(start_s=60, build_s=60, call_s=10),
+    )  # fmt: skip
+    gates = json.loads(found.gates_json or "")
+    assert (found.outcome, found.gate_strict, gates["steady"]["verdict"]) == ("ran", "pass", "pass")
+    assert [gates[name]["verdict"] for name in ("scales", "ragged", "alike")] == ["skipped"] * 3
+
+
 def test_both_sides_know_a_context_by_the_same_names() -> None:
     assert deck_keys == child_keys
 

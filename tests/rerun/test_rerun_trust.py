@@ -449,6 +449,23 @@ def test_who_waits_for_the_device_stands_still(tmp_path: Path) -> None:
 
 
 @needs_proc
+def test_a_clock_stands_still_while_its_process_does() -> None:
+    script = (
+        "import time\nfrom traceparse.rerun.child.running import RunningClock\nclock = RunningClock()\n"
+        "started = time.monotonic()\nprint('up', flush=True)\nwhile time.monotonic() < started + 6: time.sleep(0.01)\n"
+        "print(clock.now())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(process.pid, signal.SIGCONT)
+    counted = float(process.communicate(timeout=60)[0])
+    assert 0.5 < counted < 3.0  # of six seconds four were none
+
+
+@needs_proc
 def test_what_a_killed_supervisor_left_is_found_by_its_environment(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": f"{tmp_path}/cache/home"}
     left = subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)

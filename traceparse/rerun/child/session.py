@@ -21,6 +21,7 @@ from traceparse.rerun.child.cudart import CudaError, CudaRuntime
 from traceparse.rerun.child.landing import Landing, room_for
 from traceparse.rerun.child.metric import Comparison, rms
 from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, load_module, outputs_of
+from traceparse.rerun.child.running import RunningClock
 from traceparse.rerun.child.steps import is_stepwise
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
@@ -76,6 +77,8 @@ class Session:
         self._held_back: list[Message] | None = None
         self.like: list[torch.Tensor] = []
         self.input_bytes = 0
+        self.reference_s = 0.0
+        self.clock = RunningClock()
         # One for all shapes of a step deck, whose models depend on the configuration only and are kept.
         self._seed = secrets.randbits(31)
 
@@ -147,7 +150,7 @@ class Session:
             shape = self.order["shapes"][0]
             model = build_model(self.reference, self.reference, shape, self._seed, self.device)
             inputs = build_inputs(self.reference, shape, Recipe(1), self.device)
-            started = time.monotonic()
+            started = self.clock.now()
             outputs_of(self._forward(model, inputs))
         except Exception as error:
             raise Stop(
@@ -163,7 +166,8 @@ class Session:
         """
         if self.runtime is not None:
             self.runtime.synchronize()
-        took, allowed = time.monotonic() - started, _PATIENCE * self.limits["call"]
+        took, allowed = self.clock.now() - started, _PATIENCE * self.limits["call"]
+        self.reference_s = took
         if took > allowed:
             message = f"the reference takes {took:.0f} s a call at this shape, {allowed:.0f} s are allowed"
             raise Stop(kind="slow", op="reference", message=message)
@@ -201,7 +205,7 @@ class Session:
         self.input_bytes = sum(
             value.numel() * value.element_size() for value in inputs if isinstance(value, torch.Tensor)
         )
-        started = time.monotonic()
+        started = self.clock.now()
         self.like = self.expected(inputs)
         self._bear(started)
         self.sway = None
