@@ -12,7 +12,7 @@ from traceparse.tables import Frames, frame
 START = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 
 _RUN: dict[str, Any] = {
-    "trace_id": "t", "run_id": "20260701_120000_claude_m_01_fp8_gemm", "bench": "hard", "problem": "01_fp8_gemm", "harness": "claude", "model": "m",
+    "trace_id": "t", "run_id": "20260701_120000_claude_m_01_fp8_gemm", "bench": "hard", "problem": "01_fp8_gemm", "harness": "claude", "model": "maker/m", "model_canonical": "m",
     "gpu": "h100", "deck_generation": "fp8_weights", "format": "claude-code-converted", "source": "t.jsonl", "source_bytes": 1, "source_sha256": "0",
     "time_basis": "recorded", "started_at": START, "elapsed_s": 1000.0, "elapsed_basis": "recorded", "n_records": 100, "n_skipped": 0, "n_turns": 10,
     "n_tool_calls": 0, "n_tool_errors": 0, "n_subagents": 0, "n_compactions": 0, "usage_basis": "none", "output_basis": "none",
@@ -77,7 +77,7 @@ def the_run(**tables: pl.DataFrame) -> Frames:
 
 def cell(run_id: str, score: float | None, tokens: int | None, **changed: Any) -> dict[str, Any]:
     """One published cell of the H100 FP8 board, but for what is changed."""
-    return {"bench": "hard", "gpu": "h100", "problem": "01_fp8_gemm", "problem_as_named": "01_fp8_gemm", "model": "m", "run_id": run_id, "score": score,
+    return {"bench": "hard", "gpu": "h100", "problem": "01_fp8_gemm", "problem_as_named": "01_fp8_gemm", "model": "maker/m", "model_canonical": "m", "run_id": run_id, "score": score,
             "rescaled_score": score, "metric": "peak_fraction", "correct": True, "verdict": "clean", "output_tokens": tokens, "tokens_plausible": True,
             "deck_generation": "fp8_weights", "source": "rundetail"} | changed  # fmt: skip
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import doctest
+from pathlib import Path
 
 import pytest
+from claude_records import native, usage
+from conftest import write_lines
 from hypothesis import given
 from hypothesis import strategies as st
 
+import traceparse as tp
 from traceparse import modelname
 from traceparse.modelname import canonical_model
 from traceparse.sources.names import model_slug
@@ -64,3 +68,22 @@ def test_a_slug_means_what_the_name_means(name: str) -> None:
 
 def test_the_examples_of_its_docstring() -> None:
     assert doctest.testmod(modelname).failed == 0
+
+
+def test_a_run_keeps_the_name_as_given_beside_the_one_name(here: Path) -> None:
+    """The trace's own name first, then the board's, then the run id's slug."""
+    folders = {
+        "trace": ("20260610_224447_claude_claude-fable-5_07_w4a16_gemm", "openrouter/anthropic/Claude-Fable-5[1m]"),
+        "board": ("20260719_085216_or-fable_anthropic_claude-fable-5_01_glm52_fused_moe", None),
+        "slug": ("20260101_000000_opencode_qwen_qwen3.6-plus_07_w4a16_gemm", None),
+    }
+    for folder, (run_id, model) in folders.items():
+        record = native(0, "assistant", [{"type": "text", "text": folder}], mid="m1", u=usage(10, 5), stop="end_turn")
+        record["message"]["model"] = model
+        write_lines(here / f"logs/{folder}/{run_id}.jsonl", record)
+    rows = tp.load("logs", analysis=False).runs
+    assert dict(zip(rows["trace_id"].str.split("/").list.first(), rows.select("model", "model_canonical").rows(), strict=True)) == {
+        "trace": ("openrouter/anthropic/Claude-Fable-5[1m]", "claude-fable-5"),
+        "board": ("anthropic/claude-fable-5", "claude-fable-5"),
+        "slug": ("qwen_qwen3.6-plus", "qwen3.6-plus"),
+    }  # fmt: skip

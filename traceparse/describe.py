@@ -40,8 +40,8 @@ def describe(trace_id: str, trace: Trace, *, source: str) -> dict[str, Any]:
         "source": source,
         "run_id": name.run_id if name else None,
         "harness": name.harness if name else _text(trace, "harness") or _harness(trace.format),
-        "model": canonical_model(model) if model else None,
-        "model_as_named": model,
+        "model": model,
+        "model_canonical": canonical_model(model) if model else None,
         "effort": trace.effort or (cell.effort if cell else None),
         "parent_session_id": _text(trace, "parent_session"),
         **_problem(trace, name, cell),
@@ -89,7 +89,7 @@ def _model(trace: Trace, name: RunName | None, cell: Cell | None) -> str | None:
     own = trace.model or (models.most_common(1)[0][0] if models else None)
     if own and not is_slot(own):
         return own
-    return cell.model_as_named if cell else name.model_slug if name else own
+    return cell.model if cell else name.model_slug if name else own
 
 
 def _problem(trace: Trace, name: RunName | None, cell: Cell | None) -> dict[str, str | None]:

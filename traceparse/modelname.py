@@ -9,6 +9,10 @@ model; two models are never one name.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _SLOT = re.compile(r"custom[:_](?P<name>.+?)(?:-[\[_].*[\]_])?-\d+")
 """Factory Droid's own models: ``custom:NAME-[PLAN]-INDEX``; in a slug the brackets are ``_``."""
@@ -41,3 +45,15 @@ def canonical_model(name: str) -> str:
     if _SLUG_ROUTE.match(own):
         own = own.rpartition("_")[2]
     return "-".join(own.split()).lower() or name
+
+
+def under_one_name(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the tables `runs` or `boards` as whatever counts, groups, joins or labels by model needs them.
+
+    Args:
+        frame: With the column ``model_canonical``.
+
+    Returns:
+        The rows with ``model`` as `canonical_model` gives it, in place of the name that trace or board give.
+    """
+    return frame.with_columns(model=frame["model_canonical"])

@@ -39,7 +39,7 @@ class Cell(msgspec.Struct, frozen=True):
     problem: str
     problem_as_named: str
     model: str
-    model_as_named: str
+    model_canonical: str
     harness: str | None
     effort: str | None
     run_id: str

@@ -94,7 +94,7 @@ def reconcile(data: Dataset) -> pl.DataFrame:
         for pair in _pairs(run, sums.get(run["trace_id"], _NO_TURNS)):
             both = pair.ours is not None
             rows.append(
-                {"trace_id": run["trace_id"], "model": run["model"], **pair._asdict(),
+                {"trace_id": run["trace_id"], "model": run["model_canonical"], **pair._asdict(),
                  "difference": pair.ours - pair.other if pair.ours is not None else None,
                  "ratio": pair.ours / pair.other if both and pair.ours is not None and pair.other else None}
             )  # fmt: skip
@@ -122,7 +122,7 @@ def calibration(data: Dataset) -> pl.DataFrame:
         )
         .join(sums, on="trace_id", how="left")
         .with_columns(
-            pl.col("model").map_elements(family, return_dtype=pl.String, skip_nulls=True).alias("family"),
+            pl.col("model_canonical").map_elements(family, return_dtype=pl.String, skip_nulls=True).alias("family"),
             (pl.col("spend_tokens") / pl.col("est_tokens")).alias("ratio"),
         )
     )

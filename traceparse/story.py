@@ -267,7 +267,7 @@ def _boards(evidence: Evidence) -> Iterator[Statement]:
             place = 1 + same.filter(pl.col("rescaled_score") > cell.rescaled_score).height
             note = f"place among {same.height} cells up to {SAID_ON}"
         yield evidence.board(topic, f"… best of the board then ({name})", 1, "count", run_id, place, note=note)
-    older = then.filter((pl.col("model") != _AUTHORS_MODEL) & pl.col("framework").is_not_null())
+    older = then.filter((pl.col("model_canonical") != _AUTHORS_MODEL) & pl.col("framework").is_not_null())
     high = older.filter(pl.col("framework").is_in(_HIGH_LEVEL)).height
     labels = "boards.framework (Mega alone publishes labels)"
     usual = Figure(high / older.height, labels, f"{high} of {older.height} cells") if older.height else None
@@ -278,7 +278,7 @@ def _boards(evidence: Evidence) -> Iterator[Statement]:
     final = Figure(None, "runs.framework", f"final kernel: {label}") if label else None
     yield evidence.statement(topic, "this one went down to PTX", None, "", FP8, computed=final)
     problem = (pl.col("gpu") == "rtxpro6000") & (pl.col("problem") == "01_fp8_gemm")
-    cells_then = then.filter(problem & (pl.col("model") == _AUTHORS_MODEL)).height
+    cells_then = then.filter(problem & (pl.col("model_canonical") == _AUTHORS_MODEL)).height
     reason = "no published cell is as old; that a rate limit stopped the run stands in no file"
     blank = Figure(cells_then, "boards", reason)
     yield evidence.statement(topic, "its FP8 cell on the RTX PRO 6000 was blank", 0, "count", None, fact=blank)

@@ -63,6 +63,12 @@ def test_one_model_that_repeats_itself_is_context() -> None:
     assert one.severity == "info"
 
 
+def test_one_model_through_another_route_repeats_itself() -> None:
+    routed = FABLE.replace("20260610", "20260615").replace("claude-fable-5", "openrouter_anthropic_claude-fable-5")
+    one = finding(pairs({FABLE: {"solution.py": solution(1)}, routed: {"solution.py": solution(1)}})[0])
+    assert (one.severity, one.message.endswith("same model")) == ("info", True)
+
+
 def test_a_copy_of_what_the_run_opened_is_proof() -> None:
     pair = pairs({GLM: {"solution.py": solution(1)}, FABLE: {"solution.py": solution(1)}})[0]
     assert finding(pair, opened=True).severity == "hack"
@@ -71,7 +77,7 @@ def test_a_copy_of_what_the_run_opened_is_proof() -> None:
 def _cell(fractions: list[float], score: float, gpu: str = "h100") -> published.Cell:
     fields = dict.fromkeys(published.Cell.__struct_fields__)
     values = {
-        "bench": "hard", "gpu": gpu, "problem": "07_w4a16_gemm", "problem_as_named": "07_w4a16_gemm", "model": "m", "model_as_named": "m", "run_id": FABLE, "score": score,
+        "bench": "hard", "gpu": gpu, "problem": "07_w4a16_gemm", "problem_as_named": "07_w4a16_gemm", "model": "m", "model_canonical": "m", "run_id": FABLE, "score": score,
         "metric": "peak_fraction", "deck_generation": "fp8_weights", "shape_fraction": fractions, "source": "rundetail",
     }  # fmt: skip
     return msgspec.convert(fields | values, published.Cell)

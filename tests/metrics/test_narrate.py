@@ -116,7 +116,7 @@ def test_a_cut_log_and_a_failed_cell() -> None:
 
 def test_unknown_figures_leave_their_clause_out() -> None:
     bare = runs(
-        model=None,
+        model_canonical=None,
         harness=None,
         problem=None,
         gpu=None,

@@ -15,7 +15,7 @@ def test_frameworks_by_model_and_month() -> None:
     table = pl.concat([
         runs(trace_id="a", framework="triton", start_local="2026-06-30 10:00:00"), runs(trace_id="b", framework="triton", start_local="2026-06-02 10:00:00"),
         runs(trace_id="c", framework="ptx", start_local="2026-06-09 10:00:00"), runs(trace_id="d", framework="ptx"), runs(trace_id="e"),
-        runs(trace_id="f", framework="ptx", duplicate_of="c"), runs(trace_id="g", framework="cuda", model=None, started_at=None),
+        runs(trace_id="f", framework="ptx", duplicate_of="c"), runs(trace_id="g", framework="cuda", model_canonical=None, started_at=None),
     ])  # fmt: skip
     # d has no written start: the day of its first record is 1 July. f is c again, e has no framework.
     assert framework_by_model(table).rows() == [
@@ -70,10 +70,10 @@ def test_spend_by_effort_keeps_estimates_apart() -> None:
 def test_blank_cells_and_why() -> None:
     failed = {"rescaled_score": None, "correct": False}
     table = rows("boards",
-        cell("1", 0.5, 1, model="a"), cell("2", 0.5, 1, model="b", problem="05_topk_bitonic"),
-        cell("3", None, 1, model="a", problem="05_topk_bitonic", **failed, failure_reason="timeout"),
-        cell("4", None, 1, model="a", problem="05_topk_bitonic", **failed, failure_reason="check_failed"),
-        cell("5", None, 1, model="c", **failed), cell("6", 0.5, 1, model="c", gpu="b200"), cell("7", 0.1, 1, model="d", gpu=None),
+        cell("1", 0.5, 1, model_canonical="a"), cell("2", 0.5, 1, model_canonical="b", problem="05_topk_bitonic"),
+        cell("3", None, 1, model_canonical="a", problem="05_topk_bitonic", **failed, failure_reason="timeout"),
+        cell("4", None, 1, model_canonical="a", problem="05_topk_bitonic", **failed, failure_reason="check_failed"),
+        cell("5", None, 1, model_canonical="c", **failed), cell("6", 0.5, 1, model_canonical="c", gpu="b200"), cell("7", 0.1, 1, model_canonical="d", gpu=None),
     )  # fmt: skip
     # a and 01, b and 05 have scores. c stands on the H100 board, so its 05 there is blank too; d stands on none.
     assert blank_cells(table).select("problem", "model", "reason", "n_runs", "run_id").rows() == [
@@ -92,6 +92,20 @@ def test_the_shipped_boards_name_a_reason_for_every_blank() -> None:
     )
     assert one["reason"].to_list() == ["check_failed"]
     assert found["reason"].null_count() == 0
+
+
+def test_a_model_through_two_routes_is_one() -> None:
+    """Scored through one route and failed through another, it left no cell blank; its runs count together."""
+    cells = rows("boards",
+        cell("1", 0.5, 1, model="a/M"), cell("2", None, 1, model="b/M", correct=False),
+        cell("3", None, 1, model="b/M", correct=False, problem="05_topk_bitonic"),
+    )  # fmt: skip
+    assert blank_cells(cells).select("problem", "model", "n_runs").rows() == [("05_topk_bitonic", "m", 1)]
+    both = pl.concat(
+        [runs(trace_id="a", model="a/M", framework="cuda"), runs(trace_id="b", model="b/M", framework="cuda")]
+    )
+    assert framework_by_model(both).select("model", "runs").rows() == [("m", 2)]
+    assert spend_by_effort(both).select("model", "runs").rows() == [("m", 2)]
 
 
 def test_nothing_gives_empty_tables() -> None:

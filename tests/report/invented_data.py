@@ -25,8 +25,10 @@ _RUN = {
 
 
 def run(trace_id: str, **columns: Any) -> dict[str, Any]:
-    """A row of `runs`."""
-    return _RUN | {"trace_id": trace_id, "run_id": trace_id} | columns
+    """A row of `runs`; its model was called through a route of its own, which no page shows."""
+    model = columns.get("model")
+    names = {"model": f"route-of-{trace_id}/{model}", "model_canonical": model} if model else {}
+    return _RUN | {"trace_id": trace_id, "run_id": trace_id} | columns | names
 
 
 def turn(trace_id: str, number: int, spend: int | None, **columns: Any) -> dict[str, Any]:

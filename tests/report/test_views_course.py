@@ -13,7 +13,7 @@ def test_names_are_short_and_unique() -> None:
     runs = pl.DataFrame(
         {
             "trace_id": ["a", "b", "c"],
-            "model": ["m", "m", None],
+            "model_canonical": ["m", "m", None],
             "problem": ["p", "p", None],
             "start_local": ["2026-07-02 09:15:00", "2026-07-02 09:15:30", None],
         }
@@ -141,7 +141,8 @@ def test_a_blank_cell_gives_the_published_reason() -> None:
             "bench": ["hard"] * 5,
             "gpu": ["h100", "h100", "h100", "h100", None],
             "problem": ["p"] * 5,
-            "model": ["m"] * 5,
+            "model": ["maker/m"] * 5,
+            "model_canonical": ["m"] * 5,
             "harness": [None] * 5,
             "effort": [None] * 5,
             "run_id": list("abcde"),

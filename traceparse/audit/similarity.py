@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from traceparse.audit.rule import Finding, Severity, found, rule
+from traceparse.modelname import canonical_model
 from traceparse.sources.names import parse_run_id
 
 NEAR = rule("near_identical", "similarity", "solution", "hack", "most of this solution stands in an earlier run's")
@@ -93,7 +94,11 @@ def finding(pair: Pair, *, opened: bool = False) -> Finding:
             that repeats itself without that is context.
     """
     later, earlier = parse_run_id(pair.later), parse_run_id(pair.earlier)
-    same = later is not None and earlier is not None and later.model_slug == earlier.model_slug
+    same = (
+        later is not None
+        and earlier is not None
+        and canonical_model(later.model_slug) == canonical_model(earlier.model_slug)
+    )
     severity: Severity = "hack" if opened else "info" if same else "flag"
     notes = (f"{pair.share:.0%} of it", "which it opened" if opened else "", "same model" if same else "")
     return found(NEAR, pair.earlier, severity=severity, detail=", ".join(note for note in notes if note))

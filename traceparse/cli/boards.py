@@ -30,7 +30,8 @@ def list_boards(bench: str | None, gpu: str | None, problem: str | None, fmt: st
     for column, value in (("bench", bench), ("gpu", gpu), ("problem", problem)):
         if value is not None:
             rows = rows.filter(pl.col(column) == value)
-    columns = ("bench", "gpu", "problem", "model", "effort", "score", "rescaled_score", "correct", "verdict", "run_id")
+    columns = ("bench", "gpu", "problem", "model_canonical", "effort", "score", "rescaled_score", "correct", "verdict",
+               "run_id")  # fmt: skip
     print_rows(
         rows.select(columns).sort(
             "bench", "gpu", "problem", "rescaled_score", descending=[False, False, False, True], nulls_last=True

@@ -12,7 +12,7 @@ from traceparse.cli.printing import print_rows
 
 _ROWS = 40
 GLANCE: dict[str, tuple[str, ...]] = {
-    "runs": ("trace_id", "model", "gpu", "n_turns", "spend_tokens", "spend_basis", "cost_usd", "score", "correct", "framework"),
+    "runs": ("trace_id", "model_canonical", "gpu", "n_turns", "spend_tokens", "spend_basis", "cost_usd", "score", "correct", "framework"),
     "turns": ("trace_id", "turn", "first_record", "phase", "activity", "spend_tokens", "t_s", "n_tool_calls", "silent"),
     "blocks": ("trace_id", "block", "record", "turn", "role", "kind", "n_chars", "text"),
     "tool_calls": ("trace_id", "call", "record", "turn", "name", "activity", "is_error", "command"),
@@ -20,7 +20,7 @@ GLANCE: dict[str, tuple[str, ...]] = {
     "scores": ("trace_id", "obs", "record", "metric", "value", "shape", "variant", "official", "solution_version"),
     "roi": ("trace_id", "step", "turn", "solution_version", "score", "checked", "best_score", "cum_spend_tokens", "roi"),
     "roi_runs": ("trace_id", "best_score", "first_correct_tokens", "frugal_stop_tokens", "overspend_share", "rank_score", "on_front"),
-    "boards": ("bench", "gpu", "problem", "model", "score", "rescaled_score", "correct", "verdict", "output_tokens", "run_id"),
+    "boards": ("bench", "gpu", "problem", "model_canonical", "score", "rescaled_score", "correct", "verdict", "output_tokens", "run_id"),
     "reruns": ("rerun", "trace_id", "problem", "gpu_name", "shape", "median_ms", "peak_fraction", "published_fraction", "outcome"),
 }  # fmt: skip
 """Columns that a reader sees of a wide table when he asks for none."""

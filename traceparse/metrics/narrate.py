@@ -57,7 +57,7 @@ def paragraph(frames: Frames) -> str:
 
 
 def _who(run: Mapping[str, Any]) -> str:
-    model = run["model"] or "An unnamed model"
+    model = run["model_canonical"] or "An unnamed model"
     inside = f" in {run['harness']}" if run["harness"] else ""
     on = f" on {run['problem']}" if run["problem"] else ""
     gpu = GPUS.get(run["gpu"] or "")

@@ -1,4 +1,7 @@
-"""How agents went about it, over many runs, and what the boards leave blank: small tables for a page. Pure; ranks nobody."""
+"""How agents went about it, over many runs, and what the boards leave blank: small tables for a page. Pure; ranks nobody.
+
+``model`` is the model's one name (`model_canonical` of the tables) in all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import polars as pl
 
 from traceparse.kernels.assembled import assemblies
 from traceparse.metrics.boards import BOARD
+from traceparse.modelname import under_one_name
 
 
 def framework_by_model(runs: pl.DataFrame) -> pl.DataFrame:
@@ -102,7 +106,7 @@ def blank_cells(boards: pl.DataFrame) -> pl.DataFrame:
         published failure, else ``failed its check``, its verdict, or ``no score published`` for a run without any; ``no run published``
         where there is none (why, no file says).
     """
-    shown = boards.drop_nulls("gpu")
+    shown = under_one_name(boards).drop_nulls("gpu")
     asked = (
         shown.select("bench", "gpu", "problem")
         .unique()
@@ -129,7 +133,7 @@ def blank_cells(boards: pl.DataFrame) -> pl.DataFrame:
 
 
 def _distinct(runs: pl.DataFrame) -> pl.DataFrame:
-    return runs.filter(pl.col("duplicate_of").is_null())
+    return under_one_name(runs).filter(pl.col("duplicate_of").is_null())
 
 
 def _known(lines: pl.Expr) -> pl.Expr:

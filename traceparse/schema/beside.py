@@ -14,8 +14,8 @@ gpu: str? key of the board's GPU; null for a run that was only audited, on a GPU
 measured_gpu: str? key of the GPU the audit says it was measured on, where that is stated
 problem: str canonical problem name
 problem_as_named: str as published
-model: str the model, by one name whatever route it was called through
-model_as_named: str the model's published name, else the run_id's slug
+model: str the model's published name, else the run_id's slug
+model_canonical: str one name for the model whatever route it was called through: group and join by it
 harness: str? as published or from the run_id
 effort: str? reasoning effort
 run_id: str key of the run

@@ -15,8 +15,8 @@ bench: str? hard, mega or cuda, by the problem's deck or the board
 problem: str? canonical problem name (renamed ones mapped)
 problem_as_named: str? the problem as the run_id writes it
 harness: str? the agent program, from the run_id or the format
-model: str? the model, by one name whatever route it was called through (provider prefixes, context windows and case left out)
-model_as_named: str? the model's name as the trace, else the board, gives it, else the run_id's slug
+model: str? the model's real name as the trace, else the board, gives it, else the run_id's slug
+model_canonical: str? one name for the model whatever route it was called through (provider prefixes, context windows and case left out): group and join by it
 effort: str? reasoning effort, where trace or board name it
 gpu: str? key of the GPU the run was scored on
 gpu_basis: str? where the GPU comes from: board, path, trace or form (another form of the run, with the board's columns)

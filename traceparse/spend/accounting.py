@@ -139,12 +139,11 @@ def _cost(
         return unpriced, nothing
     date = _date(run)
     figure = "logged output" if basis == "reported" else f"{basis} output" if basis else "no output figure"
-    named = run["model_as_named"] or run["model"]  # the route before the name decides whose list holds
-    main = prices.price_for(named, run["harness"], date)
+    main = prices.price_for(run["model"], run["harness"], date)  # the route before the name decides whose list holds
     # A turn may name no model, or only a slot of the harness, where the run's is meant; a subagent's turn names its own.
     priced = [
         main
-        if not turn["model"] or turn["model"] == named or is_slot(turn["model"])
+        if not turn["model"] or turn["model"] == run["model"] or is_slot(turn["model"])
         else prices.price_for(turn["model"], run["harness"], date)
         for turn in turns
     ]

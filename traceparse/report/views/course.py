@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from traceparse.modelname import under_one_name
+
 _ORDER = {"profiling": 0, "writing": 1, "tuning": 2, "closing": 3}
 
 
@@ -12,15 +14,15 @@ def named(runs: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         The rows with ``name`` first: model, problem and start (month, day, clock) as far as known; a number parts equal ones.
+        ``model`` is the model's one name.
     """
     start = pl.col("start_local").str.slice(5, 11)
     name = pl.concat_str(
         pl.col("model").fill_null("unknown model"), pl.col("problem"), start, separator=" · ", ignore_nulls=True
     )
     repeats, nth = pl.len().over("name"), pl.col("name").cum_count().over("name")
-    numbered = runs.with_columns(name=name).with_columns(
-        name=pl.when(repeats > 1).then(pl.format("{} ({})", "name", nth)).otherwise("name")
-    )
+    apart = pl.when(repeats > 1).then(pl.format("{} ({})", "name", nth)).otherwise("name")
+    numbered = under_one_name(runs).with_columns(name=name).with_columns(name=apart)
     return numbered.select("name", pl.exclude("name"))
 
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from traceparse import facts
 from traceparse.metrics.boards import SET_ASIDE, spend_kind
+from traceparse.modelname import under_one_name
 
 _SCATTER = 0.1
 """Benchmarks of one kernel differ by less."""
@@ -28,8 +29,9 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         runs: The table ``runs``.
 
     Returns:
-        Its columns, with ``gpu``, ``problem``, ``model`` and ``harness`` unknown instead of null, and: ``shown_score``; ``score_source``
-        (``trace``, ``board``, each with ``, peaks of its day`` where it is not on today's); ``metric``; ``ceiling`` and ``attainable``
+        Its columns, with ``model`` the model's one name; ``gpu``, ``problem``, ``model`` and ``harness`` unknown instead of null; and:
+        ``shown_score``; ``score_source`` (``trace``, ``board``, each with ``, peaks of its day`` where it is not on today's);
+        ``metric``; ``ceiling`` and ``attainable``
         (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``doubt`` (what speaks
         against a score that is not set aside, or ``""``); ``spend_kind`` (`traceparse.metrics.boards.spend_kind`); ``on_front`` (no
         run of the same board whose spend is known the same way scores more for less); ``in_trace`` (the trace's own score, where
@@ -49,7 +51,8 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         "in_trace": pl.Float64,
     }
     added = pl.DataFrame(worth, schema=types, orient="row")
-    named = kept.with_columns(pl.col("gpu", "problem", "model", "harness", "deck_generation").fill_null("unknown"))
+    shown = ("gpu", "problem", "model", "model_canonical", "harness", "deck_generation")
+    named = under_one_name(kept).with_columns(pl.col(shown).fill_null("unknown"))
     return _with_current(_with_front(named.hstack(added)))
 
 

@@ -6,6 +6,8 @@ import math
 
 import polars as pl
 
+from traceparse.modelname import under_one_name
+
 _MIN_RUNS = 2
 
 
@@ -20,7 +22,7 @@ def budget_curves(
     Args:
         runs: The table ``runs``, or some of it.
         roi: The table ``roi``.
-        by: What makes a line.
+        by: What makes a line; a ``model`` goes by its one name.
         top: At most so many lines, those with most runs.
         points: Budgets looked at, evenly spaced on a logarithmic axis.
 
@@ -29,7 +31,7 @@ def budget_curves(
     """
     types = {by: pl.String, "budget_tokens": pl.Int64, "share": pl.Float64, "n_runs": pl.Int64}
     steps = roi.drop_nulls(["cum_spend_tokens", "best_score"]).filter(pl.col("cum_spend_tokens") > 0)
-    steps = steps.join(runs.select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id")
+    steps = steps.join(under_one_name(runs).select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id")
     final = pl.col("best_score").max().over("trace_id")
     steps = steps.filter(final > 0).with_columns(reached=pl.col("best_score") / final)
     counts = (
@@ -64,7 +66,7 @@ def phase_shares(runs: pl.DataFrame, phases: pl.DataFrame, *, by: str = "model")
     """
     order = {"profiling": 0, "writing": 1, "tuning": 2, "closing": 3}
     spent = phases.drop_nulls("spend_tokens").join(
-        runs.select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id"
+        under_one_name(runs).select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id"
     )
     of_run = spent.group_by(by, "trace_id", "phase").agg(pl.col("spend_tokens").sum())
     of_run = of_run.with_columns(total=pl.col("spend_tokens").sum().over("trace_id")).filter(pl.col("total") > 0)

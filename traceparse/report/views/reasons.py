@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from traceparse.modelname import under_one_name
+
 _PASSES = pl.col("checked").is_in(["same_version", "later"])
 
 
@@ -52,7 +54,7 @@ def blank_cells(boards: pl.DataFrame) -> pl.DataFrame:
         boards: The table ``boards``; runs that no board shows (no GPU) are left out.
 
     Returns:
-        Columns ``bench``, ``gpu``, ``problem``, ``model``, ``harness``, ``effort``, ``run_id``, ``reason``.
+        Columns ``bench``, ``gpu``, ``problem``, ``model`` (its one name), ``harness``, ``effort``, ``run_id``, ``reason``.
     """
     held = (
         pl.when(pl.col("failure_reason").is_not_null())
@@ -64,7 +66,7 @@ def blank_cells(boards: pl.DataFrame) -> pl.DataFrame:
         .when(pl.col("score").is_null())
         .then(pl.lit("no score; no reason published"))
     )
-    shown = boards.drop_nulls("gpu").with_columns(reason=held)
+    shown = under_one_name(boards).drop_nulls("gpu").with_columns(reason=held)
     blank = shown.filter(pl.col("score").is_null() | ~pl.col("correct") | pl.col("reason").str.starts_with("verdict"))
     return blank.select("bench", "gpu", "problem", "model", "harness", "effort", "run_id", "reason")
 

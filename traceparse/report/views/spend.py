@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from traceparse.modelname import under_one_name
+
 KINDS = ("thinking", "prose", "tool input", "tool results", "not visible")
 
 _KIND = (
@@ -28,12 +30,12 @@ def content_kinds(runs: pl.DataFrame, blocks: pl.LazyFrame, *, by: str = "harnes
     Args:
         runs: The table ``runs``, or some of it.
         blocks: The table ``blocks``, lazily; its text is not read.
-        by: A column of ``runs``; null reads "unknown".
+        by: A column of ``runs``; null reads "unknown", a ``model`` goes by its one name.
 
     Returns:
         Columns ``by``, ``kind``, ``tokens``, ``total``, ``share`` (0..1), ``order``; empty where nothing was tokenised.
     """
-    key = runs.select("trace_id", pl.col(by).fill_null("unknown"), "spend_tokens", "est_tokens").lazy()
+    key = under_one_name(runs).select("trace_id", pl.col(by).fill_null("unknown"), "spend_tokens", "est_tokens").lazy()
     tokens = (
         blocks.select("trace_id", "est_tokens", _KIND.alias("kind"))
         .drop_nulls()
@@ -144,12 +146,13 @@ def effort_by(runs: pl.DataFrame, turns: pl.LazyFrame, *by: str) -> pl.DataFrame
     """How runs were worked, by harness, model or both.
 
     Returns:
-        The columns `by` and ``runs``, ``spend_tokens`` (sum), ``spend_median``, ``turns``, ``turns_median``, ``calls``, ``calls_median``,
+        The columns `by` (a ``model`` by its one name) and ``runs``,
+        ``spend_tokens`` (sum), ``spend_median``, ``turns``, ``turns_median``, ``calls``, ``calls_median``,
         ``calls_per_turn``, ``error_share`` and ``silent_share`` (0..1), ``cost_usd`` (sum over priced runs), ``n_priced``;
         most runs first.
     """
     silent = turns.group_by("trace_id").agg(n_silent=pl.col("silent").sum().cast(pl.Int64)).collect()
-    joined = runs.join(silent, on="trace_id", how="left").with_columns(pl.col(*by).fill_null("unknown"))
+    joined = under_one_name(runs).join(silent, on="trace_id", how="left").with_columns(pl.col(*by).fill_null("unknown"))
     calls, n_turns = pl.col("n_tool_calls").sum(), pl.col("n_turns").sum()
     table = joined.group_by(*by).agg(
         runs=pl.len().cast(pl.Int64),
