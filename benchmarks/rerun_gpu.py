@@ -80,7 +80,8 @@ def _target(cell: dict[str, Any]) -> Target:
         name: [float(part) for part in cell[name].split()] if cell.get(name) else None
         for name in ("shape_ms", "shape_fraction")
     }
-    known = {"score": float(cell["score"]) if cell["score"] else None, "gpu": cell["gpu"], "correct": True, **numbers}
+    scores = {name: float(cell[name]) if cell.get(name) else None for name in ("score", "rescaled_score")}
+    known = {**scores, "gpu": cell["gpu"], "correct": True, **numbers}
     return Target(cell["run_id"], source, cell["problem"], side_files, cell["run_id"], known)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
@@ -251,12 +252,15 @@ def gpu_name(gpu: Gpu | None) -> str:
 
 
 def _key(target: Target, problem: Problem, earlier: Problem | None, terms: Terms, device: str) -> str:
-    """All that a result depends on and that may change between two commands, but for the machine's software."""
+    """All that a result depends on and that may change between two commands, but for driver, compiler and other libraries."""
     held_against = [
-        field_of(target.published, name) for name in ("score", "gpu", "correct", "shape_ms", "shape_fraction")
+        field_of(target.published, name)
+        for name in ("score", "rescaled_score", "gpu", "correct", "shape_ms", "shape_fraction")
     ]
     parts = (
         RULES,
+        _version("torch"),
+        _version("triton"),
         target.sha256,
         problem.sha256,
         device,
@@ -267,6 +271,14 @@ def _key(target: Target, problem: Problem, earlier: Problem | None, terms: Terms
         repr(held_against),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _version(package: str) -> str:
+    """Of the package that the children import: they run this interpreter."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def file_name(name: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from traceparse.rerun.deck import Problem
-from traceparse.rerun.deckoutput import NO_VERDICT, read_benchmark, read_check
+from traceparse.rerun.deckoutput import read_benchmark
 from traceparse.rerun.gates import Proofs, judge_launches, judge_proofs, judge_timing
 from traceparse.rerun.hardware import Gpu, gpus, missing_tools, slowdown_note
 from traceparse.rerun.locks import DeviceLock
@@ -27,6 +27,7 @@ from traceparse.rerun.outcome import (
     mean_score,
     score_outcome,
 )
+from traceparse.rerun.scripts import announces, checked, unjudged
 from traceparse.rerun.stage import Event, StageResult
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Limits, Workplace
@@ -75,7 +76,9 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
         step: Told of each stage.
         alive: Called now and then; raises to stop.
     """
-    result.published_score, result.board_gpu = plan.cell("score"), plan.cell("gpu") or plan.problem.board_gpu
+    rescaled = plan.cell("rescaled_score")
+    result.published_score = plan.cell("score") if rescaled is None else rescaled
+    result.board_gpu = plan.cell("gpu") or plan.problem.board_gpu
     if plan.gpu is not None:
         result.gpu_key, result.gpu_uuid_hash = plan.gpu.key, plan.gpu.uuid_hash
         result.sm, result.driver = plan.gpu.sm, plan.gpu.driver
@@ -106,7 +109,7 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
                 alive,
             )
             step("check", "published deck")
-            result.gate_published = "pass" if _checked(earlier.script("check.py", _silent, turns=False))[0] else "fail"
+            result.gate_published = "pass" if checked(earlier.script("check.py", _silent, turns=False))[0] else "fail"
     except Exception as error:  # noqa: BLE001 - whatever was not foreseen is one kernel's matter, not the batch's
         place.note(traceback.format_exc())
         result.outcome, result.message = "infra", f"ours: {type(error).__name__}: {error}"[:500]
@@ -235,11 +238,11 @@ class _Run:
     def _check(self) -> None:
         self.step("check")
         stage = self.place.script("check.py", _silent, turns=False)
-        passed, reason = _checked(stage)
+        passed, reason = checked(stage)
         self.result.gate_current = "pass" if passed else "fail"
         if not passed:
             self.result.message = f"the deck's check: {reason}"
-            self.unjudged = _unjudged(stage, published_ok=self.plan.cell("correct") is True)
+            self.unjudged = unjudged(stage, published_ok=self.plan.cell("correct") is True)
             if self.unjudged == "infra":
                 self.result.gate_current = "skipped"
 
@@ -278,7 +281,7 @@ class _Run:
 
     def _benchmark(self) -> None:
         self.step("benchmark")
-        stage = self.place.script("benchmark.py", _silent, turns=_announces(self.plan.problem))
+        stage = self.place.script("benchmark.py", _silent, turns=announces(self.plan.problem))
         end = stage.last("end")
         printed = read_benchmark(stage.log.read_text(errors="replace")) if stage.log else None
         if printed is None or end is None or end["status"] != "completed":
@@ -299,6 +302,12 @@ class _Run:
         ceiling, unit = problem.ceiling(shape, key), problem.fraction(shape, key, 1.0)
         return unit / ceiling if ceiling and unit else None
 
+    @property
+    def _rescaling(self) -> float:
+        """What brings published figures onto today's peaks: those of before 2026-06-14 stand on peaks 2.5 times too low."""
+        score, rescaled = self.plan.cell("score"), self.plan.cell("rescaled_score")
+        return rescaled / score if score and rescaled is not None else 1.0
+
     def _figures(self) -> None:
         """One `ShapeResult` for each shape that was timed by us or by the deck."""
         problem, result = self.plan.problem, self.result
@@ -309,8 +318,8 @@ class _Run:
             shape.deck_ms = self._deck_ms.get(at)
             if at < len(published_ms):
                 shape.published_ms = published_ms[at]
-            if at < len(published):
-                shape.published_fraction = published[at]
+            if at < len(published) and published[at] is not None:
+                shape.published_fraction = published[at] * self._rescaling
             if timing is not None:
                 shape.median_ms, shape.low_ms, shape.high_ms = (
                     timing.median.value,
@@ -356,54 +365,10 @@ class _Run:
         result.outcome, result.message = score_outcome(result)
 
 
-def _checked(stage: StageResult) -> tuple[bool, str]:
-    """Verdict of the deck's check: it must have printed PASS, come to its own end, and found its files unchanged."""
-    end, files, forged = stage.last("end"), stage.last("files"), stage.last("forged")
-    printed = read_check(stage.log.read_text(errors="replace") if stage.log and stage.log.exists() else "")
-    if forged is not None:
-        return False, str(forged["message"])
-    if files is not None and files["changed"]:
-        return False, f"the deck's files were changed: {', '.join(files['changed'][:5])}"
-    if stage.reason != "exited":
-        return False, f"the check ended by {stage.reason}"
-    if not printed.passed:
-        return False, printed.reason
-    if end is None or end["status"] != "completed":
-        return (
-            False,
-            f"PASS was printed, but the check did not come to its end ({end['status'] if end else 'the process ended'})",
-        )
-    return True, "PASS"
-
-
-def _unjudged(stage: StageResult, *, published_ok: bool) -> Outcome | None:
-    """What ended the deck's check before it had a verdict of its own; None where the kernel failed it."""
-    files = stage.last("files")
-    if stage.last("forged") is not None or (files is not None and files["changed"]):
-        return None
-    if stage.reason != "exited":
-        ended: dict[str, Outcome] = {"timeout": "timeout", "memory": "oom"}
-        return ended.get(stage.reason, "infra")
-    text = stage.log.read_text(errors="replace")[-20_000:] if stage.log and stage.log.exists() else ""
-    end = stage.last("end")
-    if end is None or end["status"] != "raised" or read_check(text).reason != NO_VERDICT:
-        return None
-    if "ModuleNotFoundError" in text and "solution.py" not in text:
-        return "infra"  # the check's own import
-    outcome = error_outcome("call", "raised", text, published_ok=published_ok)
-    return None if outcome == "fails_check" else outcome
-
-
 def _too_slow(stage: StageResult) -> str | None:
     """What is to be said of a stage that ended because the deck's reference takes minutes a call; None for any other."""
     stop = stage.last("stop")
     return f"shape {stop['shape']}: {stop['message']}" if stop is not None and stop["kind"] == "slow" else None
-
-
-def _announces(problem: Problem) -> bool:
-    """Whether the deck's benchmark prints when a timing begins and ends."""
-    timing = problem.root / "src" / "eval" / "timing.py"
-    return timing.is_file() and "variant_start" in timing.read_text(encoding="utf-8")
 
 
 def _now(gpu: Gpu | None) -> Gpu | None:

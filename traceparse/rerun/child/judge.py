@@ -10,8 +10,8 @@ import os
 import socket
 import sys
 
-from traceparse.rerun.child.candidate import fork_candidate
 from traceparse.rerun.child.clocking import clock, profile
+from traceparse.rerun.child.fork import fork_candidate
 from traceparse.rerun.child.proving import prove
 from traceparse.rerun.child.session import Session, Stop
 from traceparse.rerun.child.wire import Wire

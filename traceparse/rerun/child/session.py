@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from traceparse.rerun.child.candidate import Child
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
+from traceparse.rerun.child.fork import Child
 from traceparse.rerun.child.landing import Landing, room_for
 from traceparse.rerun.child.metric import Comparison, rms
 from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, load_module, outputs_of

@@ -1,0 +1,52 @@
+"""What a stage that ran one of the deck's own scripts amounts to: passed, failed, or ended before it had a verdict. Runs nothing."""
+
+from __future__ import annotations
+
+from traceparse.rerun.deck import Problem
+from traceparse.rerun.deckoutput import NO_VERDICT, read_check
+from traceparse.rerun.outcome import Outcome, error_outcome
+from traceparse.rerun.stage import StageResult
+
+
+def checked(stage: StageResult) -> tuple[bool, str]:
+    """Verdict of the deck's check: it must have printed PASS, come to its own end, and found its files unchanged."""
+    end, files, forged = stage.last("end"), stage.last("files"), stage.last("forged")
+    printed = read_check(stage.log.read_text(errors="replace") if stage.log and stage.log.exists() else "")
+    if forged is not None:
+        return False, str(forged["message"])
+    if files is not None and files["changed"]:
+        return False, f"the deck's files were changed: {', '.join(files['changed'][:5])}"
+    if stage.reason != "exited":
+        return False, f"the check ended by {stage.reason}"
+    if not printed.passed:
+        return False, printed.reason
+    if end is None or end["status"] != "completed":
+        return (
+            False,
+            f"PASS was printed, but the check did not come to its end ({end['status'] if end else 'the process ended'})",
+        )
+    return True, "PASS"
+
+
+def unjudged(stage: StageResult, *, published_ok: bool) -> Outcome | None:
+    """What ended the deck's check before it had a verdict of its own; None where the kernel failed it."""
+    files = stage.last("files")
+    if stage.last("forged") is not None or (files is not None and files["changed"]):
+        return None
+    if stage.reason != "exited":
+        ended: dict[str, Outcome] = {"timeout": "timeout", "memory": "oom"}
+        return ended.get(stage.reason, "infra")
+    text = stage.log.read_text(errors="replace")[-20_000:] if stage.log and stage.log.exists() else ""
+    end = stage.last("end")
+    if end is None or end["status"] != "raised" or read_check(text).reason != NO_VERDICT:
+        return None
+    if "ModuleNotFoundError" in text and "solution.py" not in text:
+        return "infra"  # the check's own import
+    outcome = error_outcome("call", "raised", text, published_ok=published_ok)
+    return None if outcome == "fails_check" else outcome
+
+
+def announces(problem: Problem) -> bool:
+    """Whether the deck's benchmark prints when a timing begins and ends."""
+    timing = problem.root / "src" / "eval" / "timing.py"
+    return timing.is_file() and "variant_start" in timing.read_text(encoding="utf-8")
