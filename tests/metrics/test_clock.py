@@ -302,6 +302,16 @@ def test_only_the_total_is_spread_by_spend() -> None:
     assert used(clock) == [(0, "start"), (6, "board total")]
 
 
+def test_where_spend_would_break_a_bound_the_line_over_the_records_stands() -> None:
+    stale = ("cat bench.log", event("2026-07-01T17:26:25"))
+    # Record 2 shows second 10, so turn 1 at record 3 begins no earlier; spend alone would have it at 60 * 1 / 100.
+    _, times, updates = clocked(run(stale, QUIET, QUIET, spend=[1, 98, 1]), 60.0)
+    assert times == [10.0, 30.0, 50.0]  # 10 seconds a record
+    assert updates["time_basis"] == "scaled"
+    _, times, _ = clocked(run(stale, QUIET, QUIET, spend=[20, 79, 1]), 60.0)
+    assert times == pytest.approx([0.0, 12.0, 59.4])
+
+
 def test_without_spend_the_total_is_spread_evenly() -> None:
     assert clocked(run(QUIET, QUIET), 200.0)[1] == [0.0, 100.0]
 

@@ -64,11 +64,13 @@ def anchor(
     begin, end = _first_record(turns), max(run["n_records"] - 1, 0)
     zones, line = settle(found.readings, found.offsets, start, begin, end, total_s, found.spent)
     if any(reading.used for reading in found.readings):
-        places = zip(turns["file"], turns["first_record"], strict=True)
-        times = [line.at(record) if file == 0 else None for file, record in places]
+        times = [line.at(place) if file == 0 else None for file, place in _places(turns)]
         basis = "anchored"
     else:
         times, basis = _scaled(turns, total_s)
+        if _breaks(times, turns, found.readings, total_s):
+            # No reading fixes a record, but some bound one: the straight line over the records keeps within them.
+            times = [line.at(place) if file == 0 else None for file, place in _places(turns)]
     if total_s is None and basis == "anchored" and line.points[-1][0] == end:
         total = {"elapsed_s": line.points[-1][1], "elapsed_basis": "anchored"}
     timed = _timed(turns, times, total["elapsed_s"], found.stated_s, _waits(found.waits, start, zones, turns, times))
@@ -187,6 +189,33 @@ def _scaled(turns: pl.DataFrame, total_s: float | None) -> tuple[list[float | No
         times.append(min(passed * scale, total_s))
         passed += weight
     return [*times], "scaled"
+
+
+def _places(turns: pl.DataFrame) -> list[tuple[int, int]]:
+    """File and first record of each turn."""
+    return list(zip(turns["file"], turns["first_record"], strict=True))
+
+
+def _breaks(
+    times: Sequence[float | None], turns: pl.DataFrame, readings: Sequence[Reading], total_s: float | None
+) -> bool:
+    """Whether times put a turn before an instant that an earlier record shows, or after one by which a later record stood."""
+    placed = [
+        (record, at) for (file, record), at in zip(_places(turns), times, strict=True) if file == 0 and at is not None
+    ]
+    for reading in readings:
+        known = reading.t_s
+        if total_s is None or known is None or not 0 <= known <= total_s:
+            continue
+        if reading.bound == "not_before":
+            later = [at for record, at in placed if record >= reading.record]
+            if later and min(later) + 1.0 < known:
+                return True
+        elif reading.bound == "not_after" and any(
+            record <= reading.record and at > known + 1.0 for record, at in placed
+        ):
+            return True
+    return False
 
 
 def _timed(
