@@ -1,8 +1,9 @@
 """The Claude Code session layout, in its native form and in the form that the published dataset's converter writes.
 
-Both share one envelope. What the converter wrote is told apart by evidence, never by file name: every record one second
-after the last, whole seconds only, and no `message.id` used twice. Of such a file only the order is real: its clock is
-dropped, and its responses are found by their repeated usage (`traceparse.assemble.responses`), not by their random ids.
+Both share one envelope. What the converter wrote is told apart by evidence, never by file name: the bulk of the
+records one whole second apart, under fresh ids (`traceparse.formats.converted`). Of such a file only the order is real:
+its clock is dropped, and its responses are found by their repeated usage (`traceparse.assemble.responses`), not by their
+random ids.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from traceparse.formats.anthropic import (
     usage_of,
 )
 from traceparse.formats.blocks import cut_marked
-from traceparse.formats.converted import LABEL, Evidence, as_converted, read_labels, utc
+from traceparse.formats.converted import LABEL, Evidence, as_converted, note_odd, read_labels, utc
 from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.records import trace_of_log
 from traceparse.model import MAIN, Agent, Block, Event, Trace
@@ -168,7 +169,9 @@ class _Reading:
         index, event = len(self.events), _event(self.log, file, line, record)
         self.events.append(event)
         response = record.message.id if record.message else None
-        self.evidence.see(file, line.record, record.type, record.uuid, record.request_id, record.timestamp, response)
+        self.evidence.see(
+            file, line.record, record.type, record.uuid, record.request_id, record.timestamp, response, record.sidechain
+        )
         self.version = self.version or record.version
         self.session_id = self.session_id or record.session_id
         self.cwd = self.cwd or record.cwd
@@ -204,6 +207,7 @@ class _Reading:
         if converted:
             for event in self.events:
                 as_converted(event)
+            note_odd(self.log, self.evidence.odd)
             for index in self._labelled:
                 read_labels(self.events[index])
         else:
@@ -221,7 +225,7 @@ class _Reading:
         trace.format_version, trace.session_id, trace.cwd = self.version, self.session_id, self.cwd
         trace.facts = {"parent_session": self.parent} if self.parent else {}
         if converted:
-            trace.start_local = self.start
+            trace.start_local = self.evidence.start or self.start
             trace.n_compactions = sum(event.blocks[0].kind == "compaction" for event in self.events)
         else:
             trace.n_compactions = self.n_boundaries
