@@ -16,12 +16,14 @@ TEXT, FIRST_HAND = "claude-code-converted", "claude-code"
 
 def row(trace_id: str, format_name: str, gpu: str | None, **more: Any) -> dict[str, Any]:
     base = {"run_id": RUN, "session_id": None, "n_records": 10, "n_turns": 10, "gpu_basis": "board" if gpu else None, "board_score": None,
-            "board_score_rescaled": None, "board_correct": None, "verdict": None, "failure_reason": None}  # fmt: skip
+            "board_score_rescaled": None, "board_correct": None, "verdict": None, "failure_reason": None, "usage_basis": "none", "output_basis": "none",
+            "cost_usd": None, "score": None, "est_tokens": None}  # fmt: skip
     return {"trace_id": trace_id, "format": format_name, "gpu": gpu, **base, **more}
 
 
 SCHEMA = dict.fromkeys(row("", "", None), pl.String) | {
     "n_records": pl.Int64, "n_turns": pl.Int64, "board_score": pl.Float64, "board_score_rescaled": pl.Float64, "board_correct": pl.Boolean,
+    "cost_usd": pl.Float64, "score": pl.Float64, "est_tokens": pl.Int64,
 }  # fmt: skip
 
 
@@ -72,6 +74,35 @@ def test_a_run_id_in_the_place_of_a_session_id_is_none() -> None:
     new, old = (f"20260618_162338_codex_gpt-5.5_{n}_kimi_linear_decode" for n in ("02", "03"))
     one = row("one", TEXT, "b200", run_id=new, session_id=new, n_records=20)
     assert forms(one, row("two", TEXT, "b200", run_id=old, session_id=old)) == {"one": None, "two": "one"}
+
+
+@pytest.mark.parametrize(
+    ("richer", "poorer"),
+    [
+        ({"usage_basis": "deduplicated"}, {"score": 14.2, "est_tokens": 900, "n_records": 90}),
+        ({"usage_basis": "lower_bound", "output_basis": "lower_bound"}, {"usage_basis": "reported", "cost_usd": 1.0}),
+        ({"cost_usd": 38.61780175}, {"score": 14.2, "est_tokens": 900, "n_records": 90}),
+        ({"score": 2.3497}, {"est_tokens": 900, "n_records": 90}),
+        ({"est_tokens": 9_276}, {"est_tokens": 3_630, "n_records": 90}),
+        ({"est_tokens": 9_276}, {"n_records": 90}),
+        ({"n_records": 90}, {}),
+    ],
+    ids=["usage", "both sides", "cost", "score", "tokens", "tokens known", "records"],
+)
+def test_the_form_that_knows_more_stands_for_the_run(richer: dict[str, Any], poorer: dict[str, Any]) -> None:
+    # Two conversions of one session, cut differently: the poorer one's name comes first, so its name must not decide.
+    assert forms(row("a", TEXT, "h100", **poorer), row("b", TEXT, "h100", **richer)) == {"a": "b", "b": None}
+
+
+def test_what_only_the_converted_trace_knows_goes_before_the_first_hand_log() -> None:
+    log = row("log", FIRST_HAND, "h100", n_records=90, est_tokens=900)
+    assert forms(row("text", TEXT, "h100", usage_basis="deduplicated"), log) == {"text": None, "log": "text"}
+    known = {"usage_basis": "reported", "output_basis": "reported", "cost_usd": 1.0, "score": 0.5}
+    assert forms(row("text", TEXT, "h100", **known), log | known | {"n_records": 1}) == {"text": "log", "log": None}
+
+
+def test_equal_forms_are_told_apart_by_name_alone() -> None:
+    assert forms(row("b", TEXT, "h100"), row("a", TEXT, "h100")) == {"a": None, "b": "a"}
 
 
 @pytest.mark.parametrize(("n_turns", "points_to"), [(10, "text"), (5, "text"), (3, None)])

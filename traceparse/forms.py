@@ -1,6 +1,7 @@
 """Which traces are forms of one run, and which of them stands for it. Looks at the table of runs only, never at logs.
 
-A run can be had as the harness's own log, as what the harness printed, as a converted trace, under two names of its problem.
+A run can be had as the harness's own log, as what the harness printed, as a converted trace, under two names of its problem,
+converted twice and cut differently each time.
 Every sum over runs would count it as often; so each lesser form points to the one that stands for the run.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -26,14 +27,39 @@ _PIECE = 0.5
 _Rows = dict[str, dict[str, Any]]
 
 
+class _Poverty(NamedTuple):
+    """What a form lacks of a run; the lesser of two lacks less."""
+
+    no_run_id: bool
+    unknown_sides: int
+    no_cost: bool
+    no_score: bool
+    converted: bool
+    no_gpu: bool
+    minus_tokens: int
+    minus_records: int
+
+
+class _Place(NamedTuple):
+    """Where a form stands among the others of its run: first is the richest."""
+
+    lesser_of_its_session: bool
+    poverty: _Poverty
+    trace_id: str
+
+
 def point_to_richest(runs: pl.DataFrame, sessions: Mapping[str, str]) -> pl.DataFrame:
     """Fill `duplicate_of`: the trace that stands for the run, directly and never in a circle.
 
     Forms share the run id (a renamed problem is the same) and, where both state them, the GPU's board and the session id. A
     form that does not know its GPU joins the others, unless its run id stands on two boards; then a shared session id must
-    tell. A log without a run id is a form of the converted trace of its session. Of all that hang together so, one stands
-    for the run: no lesser form of its session before such a form, one with a run id before one without, first-hand before
-    converted, one that knows its GPU before one that does not, then more records.
+    tell. A log without a run id is a form of the converted trace of its session.
+
+    Of all that hang together so, the richest stands for the run. The first of these that differs decides: it is no lesser
+    form of its session; it has a run id; it knows more sides of the usage (prompt, output); it can be priced; it shows an
+    official score; it is first-hand rather than converted; it knows its GPU; it shows more visible tokens; it holds more
+    records; its trace id comes first. What only one form knows would be lost to every sum over runs, so it goes before how
+    the form came about; the GPU does not, since it is taken over.
 
     Args:
         runs: The table of the whole data set; rows may hold what an earlier call filled in.
@@ -45,10 +71,8 @@ def point_to_richest(runs: pl.DataFrame, sessions: Mapping[str, str]) -> pl.Data
     """
     rows: _Rows = {row["trace_id"]: _as_read(row) for row in runs.iter_rows(named=True)}
 
-    def place(trace_id: str) -> tuple[bool, bool, bool, bool, int, str]:
-        row = rows[trace_id]
-        converted, unknown = row["format"].endswith("-converted"), row["gpu"] is None
-        return trace_id in sessions, row["run_id"] is None, converted, unknown, -row["n_records"], trace_id
+    def place(trace_id: str) -> _Place:
+        return _Place(trace_id in sessions, _poverty(rows[trace_id]), trace_id)
 
     ordered = sorted(rows, key=place)
     links = [(lesser, richer) for lesser, richer in sessions.items() if lesser in rows and richer in rows]
@@ -79,6 +103,19 @@ def _as_read(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("gpu_basis") == FROM_FORM:
         row |= dict.fromkeys((*_OF_THE_BOARD, "gpu_basis"))
     return row
+
+
+def _poverty(row: Mapping[str, Any]) -> _Poverty:
+    return _Poverty(
+        no_run_id=row["run_id"] is None,
+        unknown_sides=sum(row[side] == "none" for side in ("usage_basis", "output_basis")),
+        no_cost=row["cost_usd"] is None,
+        no_score=row["score"] is None,
+        converted=row["format"].endswith("-converted"),
+        no_gpu=row["gpu"] is None,
+        minus_tokens=-(row["est_tokens"] or 0),
+        minus_records=-row["n_records"],
+    )
 
 
 def _session(row: Mapping[str, Any]) -> str | None:

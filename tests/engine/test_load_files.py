@@ -224,7 +224,12 @@ def test_forms_told_by_session_and_by_run_id_point_to_one_run(here: Path) -> Non
         ("other-session", run, "claude-code", "s2", 8),
     ]
     names = ["trace_id", "run_id", "format", "session_id", "n_records"]
-    runs = pl.DataFrame(rows, schema=names, orient="row").with_columns(gpu=pl.lit("h100"))
+    runs = pl.DataFrame(rows, schema=names, orient="row").with_columns(
+        *(pl.lit(None).alias(name) for name in ("cost_usd", "score", "est_tokens")),
+        gpu=pl.lit("h100"),
+        usage_basis=pl.lit("none"),
+        output_basis=pl.lit("none"),
+    )
     for forms in (
         {"many-records": "many-keys", "backup": "many-records"},
         {"many-records": "many-keys", "backup": "many-keys"},

@@ -26,7 +26,7 @@ format_version: str? the log's own version field
 source: str path, or hub path at a pinned commit
 source_bytes: i64 size of the files as stored
 source_sha256: str hash of the files as stored
-duplicate_of: str? trace_id of a richer form of the same run; metrics over runs use that one
+duplicate_of: str? trace_id of the richest form of the same run (usage, cost and score known, then first-hand, GPU, visible tokens, records); metrics over runs use that one
 session_id: str? as logged
 parent_session_id: str? the session that this one was forked from or started by, where the log names it
 continues: str? trace_id of the session whose history this one begins with; what was copied counts there alone
