@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,45 @@ def test_published_totals(here: Path) -> None:
     assert found["output_in_text"] == (433_871, 10, "no_reasoning_text")
 
 
+CUT_MARKS = [
+    "x = 1\n… +95 more lines",
+    "x = 1\n\n… +1 more line\n",
+    "x = 1\n... (1,818 more chars)",
+    "x = 1…[truncated]",
+    "x = 1\n[12 lines omitted]",
+    "x = 1\n[... omitted 12 of 40 lines ...]",
+]
+
+
+@pytest.mark.parametrize("new", [*CUT_MARKS, "print('… +95 more lines')\n", "rows[3 lines]", "x = 1"])
+@pytest.mark.parametrize("escaped", [False, True])
+def test_arguments_that_end_in_a_mark_are_cut_and_calibrate_nothing_whole(here: Path, new: str, escaped: bool) -> None:
+    # The text counts 30% short of the total: another vocabulary could do that, were the text whole.
+    edit = {"type": "tool_use", "id": "t", "name": "Edit", "input": {"file_path": "a.py", "new_string": new}}
+    thinking = [{"type": "thinking", "thinking": "hello world " * 50, "signature": "x"}]
+    record = native(0, "assistant", [*thinking, *PROSE, edit], mid="m", u=usage(1, 180), stop="tool_use")
+    (here / "p").mkdir()
+    (here / "p/a.jsonl").write_text(json.dumps(record, ensure_ascii=escaped) + "\n")
+    data = tp.load("p", analysis=False)
+    cut = new in CUT_MARKS
+    assert reasons(data)["output_in_text"][2] == ("cut_text" if cut else "tokeniser")
+    assert calibration(data)["text"].to_list() == ["cut" if cut else "whole"]
+
+
+def test_a_converted_page_of_few_lines_shows_commands_cut_without_a_mark(here: Path) -> None:
+    from claude_records import converted
+
+    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "cat <<'E'"}}
+    for name, end in (("pages", "… +3 more lines"), ("whole", "three more lines")):
+        answer = [{"type": "tool_result", "tool_use_id": "t", "content": f"one\n{end}"}]
+        known = "20260702_090059_claude_claude-fable-5_01_fp8_gemm"
+        thinking = [{"type": "thinking", "thinking": "hello world", "signature": ""}]
+        said = (("user", "go", None), ("assistant", [*thinking, call], None), ("user", answer, None))
+        write_lines(here / f"{name}/b200/{known}.jsonl", *converted(0, *said))
+        found = reasons(tp.load(name, analysis=False))["output_in_text"]
+        assert found[2] == ("cut_text" if name == "pages" else "unexplained")
+
+
 def test_calibration_by_family(here: Path) -> None:
     # Ratios of one family: 1, 2, 3, 4, 5 → median 3; linear percentiles 10 and 90 of five values: 1.4 and 4.6.
     for n in range(1, 6):
@@ -138,6 +178,7 @@ def test_calibration_by_family(here: Path) -> None:
         {
             "family": "claude-opus",
             "basis": "reported",
+            "text": "whole",
             "n_runs": 5,
             "n_hidden": 5,
             "median": 3.0,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REASONS = {
     "agrees": "equal, or within half a per cent",
     "after_last_total": "the log goes on after its last total: the run was killed, or the total was written before its end",
-    "cut_text": "the log cut some of the agent's text or tool arguments",
+    "cut_text": "the log, or who rendered it, cut some of the agent's text or tool arguments",
     "framing": "a few tokens that frame each message",
     "hidden_reasoning": "reasoning whose text the log does not hold",
     "incomplete_usage": "part of the run's usage is unknown, so its price is a lower bound",
@@ -37,7 +37,7 @@ REASONS = {
     "published_placeholder": "the published figure lies below the text that it must cover",
     "replays": "the log's own figure counts history that another session holds",
     "responses_without_usage": "some responses carry no usage",
-    "tokeniser": "the text is whole; another tokeniser counts it (ours is o200k_base)",
+    "tokeniser": "no cut shows in the text; another tokeniser counts it (ours is o200k_base)",
     "totals_only": "the log states a total, but no usage per response",
     "unexplained": "nothing in the tables explains it",
     "within_bounds": "inside our bounds: the log does not tell the cache lifetimes or the tier",
@@ -52,6 +52,19 @@ FRAME_TOKENS = 8
 
 _CHARS_PER_TOKEN = 2
 """Reasoning of more tokens than this share of the thinking's characters cannot all be in the log."""
+
+_CUT_ARGUMENT = (
+    r"(?:(?:…|\\u2026) ?\+\d+ (?:more )?lines?"
+    r"|\.\.\. \(\d[\d,]* more chars\)"
+    r"|(?:…|\\u2026|\.\.\.) ?\[truncated\]"
+    r"|\[\.\.\. truncated[^\]\"\n]*\]"
+    r"|\[(?:\.\.\. )?(?:\d+ lines omitted|omitted \d+ of \d+ lines)(?: \.\.\.)?\])"
+    r"(?:\s|\\[nrt])*\""
+)
+"""A mark of cut text at the end of a string in a call's JSON arguments; a mark that the agent itself wrote stands further in."""
+
+_CUT_PAGE = r"… \+\d+ more lines?\s*\z"
+"""Ends the outputs of pages of twelve lines an output; these show the first line of a longer command without any mark."""
 
 _COLUMNS: dict[str, pl.DataType] = {
     "trace_id": pl.String(),
@@ -108,11 +121,13 @@ def calibration(data: Dataset) -> pl.DataFrame:
         data: A loaded data set with token estimates.
 
     Returns:
-        One row per family and source of the total (`reported` by the log, `scaled`: published): `n_runs`, `n_hidden` (runs
-        whose log withholds reasoning, or holds none), `median`, `p10` and `p90` of the ratio. Lesser forms of a run are left out.
+        One row per family, source of the total (`reported` by the log, `scaled`: published) and `text` (`whole`, or `cut` where
+        some of the agent's is known to be missing, so that the ratio is of the cut as well): `n_runs`, `n_hidden` (runs whose
+        log withholds reasoning, or holds none), `median`, `p10` and `p90` of the ratio. Lesser forms of a run are left out.
     """
     hidden = pl.col("hidden") | (pl.col("thinking_chars") == 0)
-    sums = _sums(data).select("trace_id", hidden.alias("hidden"))
+    text = pl.when("cut").then(pl.lit("cut")).otherwise(pl.lit("whole"))
+    sums = _sums(data).select("trace_id", hidden.alias("hidden"), text.alias("text"))
     runs = (
         data.table("runs")
         .filter(
@@ -128,7 +143,7 @@ def calibration(data: Dataset) -> pl.DataFrame:
     )
     ratio = pl.col("ratio")
     return (
-        runs.group_by("family", pl.col("spend_basis").alias("basis"))
+        runs.group_by("family", pl.col("spend_basis").alias("basis"), "text")
         .agg(
             pl.len().cast(pl.Int64).alias("n_runs"),
             pl.col("hidden").fill_null(False).sum().cast(pl.Int64).alias("n_hidden"),
@@ -136,7 +151,7 @@ def calibration(data: Dataset) -> pl.DataFrame:
             ratio.quantile(0.1, "linear").alias("p10"),
             ratio.quantile(0.9, "linear").alias("p90"),
         )
-        .sort("family", "basis", nulls_last=True)
+        .sort("family", "basis", "text", nulls_last=True)
     )
 
 
@@ -154,13 +169,7 @@ _NO_TURNS: dict[str, Any] = {"output": None, "input": None, "n_outputs": 0, "n_i
 def _sums(data: Dataset) -> pl.DataFrame:
     """What the responses of each run add up to, and what is known to be missing from their text."""
     turns = data.scan("turns")
-    cut = (
-        data.scan("blocks")
-        .filter((pl.col("role") == "assistant") & pl.col("truncated"))
-        .select("trace_id")
-        .unique()
-        .with_columns(cut=pl.lit(True))
-    )
+    cut = pl.DataFrame({"trace_id": sorted(_cut_traces(data))}, schema={"trace_id": pl.String}).with_columns(cut=True)
     known = pl.col("output_tokens").is_not_null()
     return (
         turns.group_by("trace_id")
@@ -178,10 +187,24 @@ def _sums(data: Dataset) -> pl.DataFrame:
             ).alias("hidden"),
             pl.col("thinking_chars").sum(),
         )
-        .join(cut, on="trace_id", how="left")
+        .join(cut.lazy(), on="trace_id", how="left")
         .with_columns(pl.col("cut").fill_null(False))
         .collect()
     )
+
+
+def _cut_traces(data: Dataset) -> set[str]:
+    """The traces of whose agent some text or arguments are known to be cut.
+
+    The flag of a call's block says nothing of its arguments, so their marks are looked for.
+    """
+    cut_page = pl.col("text").str.tail(60).str.contains(_CUT_PAGE)
+    blocks = data.scan("blocks").filter(((pl.col("role") == "assistant") & pl.col("truncated")) | cut_page)
+    calls = data.scan("tool_calls").filter(pl.col("input_json").str.contains(_CUT_ARGUMENT))
+    converted = data.scan("runs").filter(pl.col("format").str.ends_with("-converted")).select("trace_id")
+    of_agent = blocks.filter((pl.col("role") == "assistant") & pl.col("truncated")).select("trace_id")
+    of_pages = blocks.filter(cut_page).select("trace_id").join(converted, on="trace_id", how="semi")
+    return set(pl.concat([of_agent, of_pages, calls.select("trace_id")]).unique().collect()["trace_id"])
 
 
 def _pairs(run: dict[str, Any], sums: dict[str, Any]) -> Iterator[_Pair]:
@@ -283,11 +306,11 @@ def _missing_text(run: dict[str, Any], sums: dict[str, Any], share: float) -> st
         return "hidden_reasoning"
     if run["n_subagents"] > sums["n_agents"]:
         return "missing_subagents"
+    if share < 1 - SPREAD and not sums["thinking_chars"]:
+        return "no_reasoning_text"
     if sums["cut"]:
         return "cut_text"
-    if share >= 1 - SPREAD:
-        return "tokeniser"
-    return "unexplained" if sums["thinking_chars"] else "no_reasoning_text"
+    return "tokeniser" if share >= 1 - SPREAD else "unexplained"
 
 
 def _agree(a: float, b: float) -> bool:
