@@ -40,26 +40,31 @@ def summary_of(folder: Path) -> list[tuple[str, str]]:
 
 
 def summarise(data: Dataset) -> list[tuple[str, str]]:
-    """Label and text of each line; every figure is counted from the tables."""
+    """Label and text of each line; every figure is counted from the tables.
+
+    What was read is counted by trace (source, rows, formats, skipped); what is known of the runs by run, so that another form
+    of a run is neither in the sums nor in what they are sums of.
+    """
     import polars as pl
 
-    runs, skipped, counts = data.table("runs"), data.table("skipped"), data.manifest.counts
+    traces, skipped, counts = data.table("runs"), data.table("skipped"), data.manifest.counts
+    runs = traces.filter(pl.col("duplicate_of").is_null())
     n = runs.height
     lines = [
         ("source", data.manifest.source),
         ("tables", str(data.folder)),
-        ("traces", f"{n:,}" + _plural_note(runs["duplicate_of"].drop_nulls().len(), "of them another form of a run")),
+        ("traces", f"{traces.height:,}"),
         ("rows", ", ".join(f"{counts[name]:,} {label}" for name, label in
                            (("turns", "turns"), ("blocks", "blocks"), ("tool_calls", "tool calls")) if name in counts)),
-        ("formats", coverage(runs, "format")),
+        ("formats", coverage(traces, "format")),
+        ("runs", f"{n:,}" + _left_out(traces.height - n)),
         ("input tokens", coverage(runs, "usage_basis")),
         ("output tokens", coverage(runs, "output_basis")),
     ]  # fmt: skip
     if runs["spend_basis"].null_count() < n:
-        counted = runs.filter(pl.col("duplicate_of").is_null())  # another form of a run is not another spend
-        spend = counted["spend_tokens"].sum()
+        spend = runs["spend_tokens"].sum()
         lines.append(("spend", f"{spend:,} output tokens; runs by basis: {coverage(runs, 'spend_basis')}"))
-        priced = counted["cost_usd"].drop_nulls()
+        priced = runs["cost_usd"].drop_nulls()
         lines.append(
             (
                 "cost",
@@ -99,5 +104,7 @@ def skipped_line(skipped: pl.DataFrame) -> str:
     return "; ".join(parts) + "; see `traceparse show skipped`"
 
 
-def _plural_note(count: int, text: str) -> str:
-    return f", {count} {text}" if count else ""
+def _left_out(twins: int) -> str:
+    if not twins:
+        return ""
+    return f"; {twins:,} other form{'s of runs are' if twins > 1 else ' of a run is'} left out of the lines below"

@@ -1,0 +1,30 @@
+"""What the summary of a load counts: what was read by trace, what is known by run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from claude_records import converted, usage
+from conftest import write_lines
+
+import traceparse as tp
+from traceparse.summary import summarise
+
+
+def test_another_form_of_a_run_is_in_no_sum_and_in_no_denominator(here: Path) -> None:
+    # One session under both names of its problem: the second alone states usage, so it stands for the run.
+    said = [{"type": "text", "text": "one two three four five six seven eight nine ten"}]
+    runs = ("20260618_024321_claude_claude-opus-4-8_02_kimi_linear_decode", None), (
+        "20260618_024321_claude_claude-opus-4-8_03_kimi_linear_decode", usage(1000, 1, 500, 100),
+    )  # fmt: skip
+    for run_id, stated in runs:
+        write_lines(here / f"p/{run_id}.jsonl", *converted(0, ("user", "go", None), ("assistant", said, stated)))
+    data = tp.load("p", analysis=False)
+    lines = dict(summarise(data))
+    assert lines["traces"] == "2"
+    assert lines["formats"] == "claude-code-converted 2"
+    assert lines["runs"] == "1; 1 other form of a run is left out of the lines below"
+    assert lines["input tokens"] == "deduplicated 1"
+    assert lines["cost"].startswith("1 of 1 runs priced")
+    # Published for the run: 381,815 output tokens, once.
+    assert lines["spend"] == "381,815 output tokens; runs by basis: scaled 1"
