@@ -30,7 +30,7 @@ from traceparse.rerun.deck import find_problem  # noqa: E402
 from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing  # noqa: E402
 from traceparse.rerun.hardware import Gpu  # noqa: E402
 from traceparse.rerun.locks import DeviceLock  # noqa: E402
-from traceparse.rerun.pipeline import _unjudged  # noqa: E402
+from traceparse.rerun.scripts import unjudged  # noqa: E402
 from traceparse.rerun.stage import Stage, StageResult, Turn, run_stage  # noqa: E402
 from traceparse.rerun.supervise import kill_marked  # noqa: E402
 from traceparse.rerun.timing import read_timing  # noqa: E402
@@ -366,7 +366,7 @@ def test_a_check_without_a_verdict_says_why(tmp_path: Path, stage: dict[str, Any
     log.write_text(stage.get("said", ""))
     events = [{"event": "end", "status": stage.get("status")}, {"event": "files", "changed": stage.get("changed", [])}]
     made = StageResult(events=events, reason=stage.get("reason", "exited"), log=log)
-    assert _unjudged(made, published_ok=False) == outcome
+    assert unjudged(made, published_ok=False) == outcome
 
 
 def test_a_checks_own_missing_module_is_no_verdict_on_the_kernel(tmp_path: Path) -> None:
