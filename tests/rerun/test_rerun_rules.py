@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -14,8 +15,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from traceparse.errors import RerunError
-from traceparse.rerun import Result, ShapeResult, Target, rerun, write_rows
+from traceparse.errors import RerunError, UsageError
+from traceparse.rerun import Result, ShapeResult, Target, rerun, stage, write_rows
 from traceparse.rerun.deck import find_problem
 from traceparse.rerun.gates import Proofs, judge_launches, judge_proofs, judge_timing, library_shares
 from traceparse.rerun.hardware import Gpu, choose, gpus, missing_tools, probe, slowdown_note
@@ -78,7 +79,7 @@ def test_a_tolerance_under_a_name_that_is_no_output_dtype_is_left_out(tmp_path: 
 
 
 def test_a_missing_problem_names_those_that_are_there() -> None:
-    with pytest.raises(RerunError, match="02_vector_norm"):
+    with pytest.raises(UsageError, match="02_vector_norm"):
         find_problem(DECK, "09_nothing")
 
 
@@ -407,6 +408,26 @@ def test_nothing_runs_without_trust(tmp_path: Path) -> None:
         rerun([Target("x", "", "01_row_softmax")], deck=DECK, trust=False, out=tmp_path)
 
 
+def test_without_torch_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else real(name))
+    with pytest.raises(RerunError, match=r"torch is not installed here; pip install 'traceparse\[rerun\]'"):
+        rerun([Target("x", "", "01_row_softmax")], deck=DECK, trust=True, out=tmp_path / "out", cpu=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_judge_that_says_nothing_leaves_the_place_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    silent = tmp_path / "boot.py"
+    silent.write_text("raise SystemExit(1)\n")
+    monkeypatch.setattr(stage, "_BOOT", silent)
+    [result] = rerun([Target("x", "", "01_row_softmax")], deck=DECK, trust=True, out=tmp_path / "out", cpu=True)
+    log = tmp_path / "out" / "logs" / "x.log"
+    assert result.outcome == "infra"
+    assert result.message == f"strict: the judge ended early (exited, status 1); see {log}"
+    assert log.is_file()
+
+
 def test_two_targets_of_one_name_are_refused(tmp_path: Path) -> None:
     twins = [Target("x", "a", "01_row_softmax"), Target("x", "b", "01_row_softmax")]
     with pytest.raises(RerunError, match="same name"):
@@ -482,6 +503,10 @@ def test_one_who_waits_is_noticed_and_others_who_ask_are_not(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def _states(pids: list[int]) -> list[str]:
+    return [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids]
+
+
 def test_a_frozen_tree_stands_still_until_it_is_thawed() -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
     root = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
@@ -491,8 +516,10 @@ def test_a_frozen_tree_stands_still_until_it_is_thawed() -> None:
             time.sleep(0.01)
         frozen = freeze(root.pid)
         assert frozen == descendants(root.pid) != []
-        states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in frozen]
-        assert states == ["T"] * len(frozen)
+        # A signal takes effect a moment after it is sent.
+        while _states(frozen) != ["T"] * len(frozen) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert _states(frozen) == ["T"] * len(frozen)
         thaw(frozen)
         root.communicate(b"\n", timeout=30)
         assert root.returncode == 0

@@ -180,6 +180,8 @@ def _chosen(
             found.append(targets.of_file(Path(name), problem))
         elif Path(name).is_file():
             raise UsageError("a file does not say what it solves", place=name, todo="give --problem")
+        elif ("/" in name or name.endswith(".py")) and (data is None or not _part_of_a_run(name, data)):
+            raise UsageError("no such file", place=name, expected="a run of the loaded data, or a file with --problem")
         elif data is None:
             raise UsageError(
                 f"no data is loaded, so {name!r} names no run",
@@ -188,6 +190,10 @@ def _chosen(
         else:
             found.append(targets.of_run(data, name, version, solutions))
     return found, left
+
+
+def _part_of_a_run(name: str, data: Dataset) -> bool:
+    return bool(data.runs["trace_id"].str.contains(name, literal=True).any())
 
 
 def _say(line: str) -> None:

@@ -189,6 +189,8 @@ class _ClusterBatch:
                 path = self.batch.log_path(target)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(log)
+                if result.message and result.log_path:  # which names the log where it lay on the node
+                    result.message = result.message.replace(result.log_path, str(path))
                 result.log_path = str(path)
                 self._relay()
                 self.done[name] = result

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import yaml
 
 from traceparse import facts
-from traceparse.errors import RerunError
+from traceparse.errors import RerunError, UsageError
 from traceparse.formula import FormulaError
 
 Shape = dict[str, Any]
@@ -202,7 +202,8 @@ def find_problem(deck: Path | str, problem: str) -> Problem:
         problem: The problem's folder name.
 
     Raises:
-        RerunError: No such folder, no such problem, several of them, or files that cannot be read.
+        UsageError: The deck has no such problem.
+        RerunError: No such folder, several decks that have the problem, or files that cannot be read.
     """
     root = Path(deck).expanduser().resolve()
     if not root.is_dir():
@@ -215,7 +216,7 @@ def find_problem(deck: Path | str, problem: str) -> Problem:
     found = [place for place in dict.fromkeys(places) if all((place / name).is_file() for name in _NEEDED)]
     if not found:
         known = sorted({path.parent.name for path in root.glob("**/reference.py")})
-        raise RerunError(
+        raise UsageError(
             f"no problem named {problem!r}",
             place=str(root),
             expected=f"a folder with {', '.join(_NEEDED)}",

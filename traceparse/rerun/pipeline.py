@@ -223,7 +223,8 @@ class _Run:
         if stop is None:
             if stage.reason == "timeout":
                 return "timeout", f"{name}: no end within the stage's limit"
-            return "infra", f"{name}: the judge ended early ({stage.reason}, status {stage.returncode}); see the log"
+            ended = f"the judge ended early ({stage.reason}, status {stage.returncode})"
+            return "infra", f"{name}: {ended}; see {self.result.log_path or 'the log'}"
         text = f"{stop.get('type', '')}: {stop.get('message', '')}".strip(": ")
         if stop["kind"] == "forged":
             self.proofs.add("private_channel", False, text)

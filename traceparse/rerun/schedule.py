@@ -8,6 +8,7 @@ Building and checking go on side by side; timing takes the device alone, and wha
 from __future__ import annotations
 
 import concurrent.futures
+import importlib.util
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -67,7 +68,8 @@ def rerun(
         goes on.
 
     Raises:
-        RerunError: No trust, no such problem, no such GPU, two targets with one name, or a gate that cannot be had.
+        UsageError: No such problem or gate, the published gate without its deck, or options that exclude each other.
+        RerunError: No trust, no torch, no such GPU, or two targets with one name.
         ClusterError: There is no such cluster, or a node of it cannot do the work.
         KeyboardInterrupt: The user stopped the batch.
     """
@@ -76,9 +78,9 @@ def rerun(
             "kernels are strangers' code and run as you, without a sandbox", todo="pass --trust to run them"
         )
     if unknown := set(gates) - set(GATES):
-        raise RerunError(f"no gate named {sorted(unknown)[0]!r}", expected=", ".join(GATES))
+        raise UsageError(f"no gate named {sorted(unknown)[0]!r}", expected=", ".join(GATES))
     if "published" in gates and published_deck is None:
-        raise RerunError(
+        raise UsageError(
             "the published gate needs the deck of its day", todo="give --published-deck, or leave the gate out"
         )
     wanted = list(targets)
@@ -89,6 +91,9 @@ def rerun(
     earlier = {name: find_problem(published_deck, name) for name in names} if published_deck else {}
     if ray is not None and gpu_indices is not None:
         raise UsageError("a cluster chooses the GPUs by itself", expected="either --gpu or --ray")
+    # Looked for, not imported: only the children load it, with this interpreter. The nodes of a cluster have their own.
+    if ray is None and importlib.util.find_spec("torch") is None:
+        raise RerunError("torch is not installed here", todo="pip install 'traceparse[rerun]'")
     found: Sequence[Gpu | None] = [None] if cpu or ray is not None else choose(gpu_indices, gpus())
     if not found:
         raise RerunError("no GPU answers here", todo="run on the CPU with --cpu, or ask `traceparse doctor`")
