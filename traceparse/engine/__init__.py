@@ -71,7 +71,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def load(
-    source: str,
+    source: str | os.PathLike[str],
     out: str | Path | None = None,
     *,
     revision: str | None = None,
@@ -83,7 +83,8 @@ def load(
     """Read a source into tables.
 
     Args:
-        source: ``owner/name[@rev]`` on the Hub, ``hf://datasets/…``, a folder, a file, an archive, or ``sample``.
+        source: ``owner/name[@rev]`` on the Hub, ``hf://datasets/…``, a folder, a file, an archive, or ``sample``; a path
+            object always means the path.
         out: Folder of the tables; by default ``data/loaded/NAME``. What stood there is replaced as a whole.
         revision: Revision of a Hub data set, instead of ``@rev``.
         options: What to compute, how to treat broken records.
@@ -152,7 +153,7 @@ def _load_into(
     with store.replacement(folder) as new:
         marks, parts, counts = _build_all(groups, twins, unread, listing, old, folder, new, options, run, report)
         if not any(mark.trace_ids for mark in marks):
-            raise no_trace(listing, marks)
+            raise no_trace(listing, marks, options.format)
         manifest = Manifest(
             source=listing.source, name=listing.name, code=code_hash(), options=msgspec.to_builtins(options),
             created=datetime.now(UTC).isoformat(timespec="seconds"), traceparse=traceparse.__version__, traces=marks,
@@ -175,7 +176,12 @@ def _default_folder(listing: Listing) -> Path:
     )
 
 
-def no_trace(listing: Listing, marks: list[TraceMark]) -> TraceparseError:
+def no_trace(listing: Listing, marks: list[TraceMark], asked: str | None) -> TraceparseError:
+    if asked:
+        return FormatError(
+            f"the reader {asked} finds no session in any of the {len(marks)} files", place=listing.source,
+            expected=f"logs of the format {asked}", todo="leave --format out, and each file's own reader is found",
+        )  # fmt: skip
     if len(listing.members) == 1:
         return FormatError(
             "no reader knows this file", place=listing.members[0].path, expected="a coding agent's session log",

@@ -22,7 +22,7 @@ from traceparse.engine.plan import LINEAGE, Group, Options, Twin, Unread
 from traceparse.errors import StoreError, TraceparseError
 from traceparse.formats import by_name, detect
 from traceparse.formats.log import Log
-from traceparse.model import Skip
+from traceparse.model import Skip, Trace
 from traceparse.schema import SKIPPED, TRACE_TABLES
 from traceparse.sources import Listing
 from traceparse.store import TraceMark
@@ -136,6 +136,8 @@ def _read_group(
         else:
             found = reader.NAME
             for trace in reader.read(log):
+                if job.options.format and not _recognised(trace):
+                    continue
                 trace_id = f"{item.trace_id}#{trace.part}" if trace.part else item.trace_id
                 facts = describe(
                     trace_id,
@@ -167,6 +169,11 @@ def _read_group(
         # One trace that trips over a fault of ours must not cost the other hundreds; the summary names it.
         unread.append(_no_block(item, "reader_fault", "dropped", f"{type(error).__name__}: {error}"))
     return ids, found
+
+
+def _recognised(trace: Trace) -> bool:
+    """Whether a reader that the user named found more in a log than records it could only keep as they stand."""
+    return any(block.kind != "meta" for event in trace.events for block in event.blocks)
 
 
 def _framed(runs: list[tuple[str, dict[str, Any], Run]], unread: list[dict[str, Any]], *, strict: bool) -> Frames:
