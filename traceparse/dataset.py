@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    source: str,
+    source: str | os.PathLike[str],
     out: str | Path | None = None,
     *,
     revision: str | None = None,
@@ -38,7 +39,8 @@ def load(
     """Read traces into tables and open them.
 
     Args:
-        source: ``owner/name[@rev]`` on the Hub, ``hf://datasets/…``, a folder, a file, an archive, or ``sample``.
+        source: ``owner/name[@rev]`` on the Hub, ``hf://datasets/…``, a folder, a file, an archive, or ``sample``; a path
+            object always means the path.
         out: Folder for the tables; by default ``data/loaded/NAME``. What a load wrote there is replaced as a whole.
         revision: Revision of a Hub data set.
         format: Name of the one reader to use; by default each file's own is found.

@@ -292,3 +292,18 @@ def test_stamp_changes_with_the_content(tmp_path: Path) -> None:
     one = resolve(str(path)).members[0].stamp
     path.write_bytes(zip_bytes({"run.jsonl": b"two", "more.jsonl": b""}))
     assert resolve(str(path)).members[1].stamp != one
+
+
+def test_a_broken_archive_is_called_by_the_kind_its_name_says(tmp_path: Path) -> None:
+    for name, kind in (("a.zip", "zip"), ("a.ZIP", "zip"), ("a.tar", "tar"), ("a.tar.gz", "tar")):
+        (tmp_path / name).write_bytes(b"neither of them")
+        with pytest.raises(SourceError, match=f"cannot be read as a {kind} file"):
+            resolve(str(tmp_path / name))
+
+
+def test_a_tar_under_the_name_of_a_zip_is_read(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.zip", "w:gz") as archive:
+        info = tarfile.TarInfo("run.jsonl")
+        info.size = 3
+        archive.addfile(info, io.BytesIO(b"{}\n"))
+    assert [member.path for member in resolve(str(tmp_path / "a.zip")).members] == ["run.jsonl"]

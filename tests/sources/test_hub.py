@@ -165,7 +165,7 @@ def test_folder_of_a_data_set_keeps_paths_from_the_root(hub: LoopbackHub, user: 
 @pytest.mark.parametrize("offline", ["1", "0"])
 def test_miss_names_repo_cache_and_how_to_fetch(user: User, offline: str) -> None:
     error = user.load(f"{REPO}@v1", HF_HUB_OFFLINE=offline, HF_ENDPOINT=nowhere())["error"]
-    assert f"hf://datasets/{REPO}@v1" in error
+    assert f"hf://datasets/{REPO}@v1: no such path here, and " in error
     assert str(user.home / "hub" / "datasets--acme--kernel-traces") in error
     assert f"hf download {REPO} --repo-type dataset --revision v1" in error
     assert "\n" not in error
@@ -179,8 +179,9 @@ def test_interrupted_download_is_no_complete_cache(hub: LoopbackHub, user: User)
 
 
 REFUSALS = {
-    "acme/nothing": "no such data set on the Hub, and no such path here",
-    "acme/private": "no such data set on the Hub, or it is private",
+    "acme/nothing": "no such path here, and no such data set on the Hub",
+    "hf://datasets/acme/nothing": "acme/nothing: no such data set on the Hub",
+    "acme/private": "no such path here, and no such data set on the Hub, or it is private",
     "acme/login": "wants to know who asks",
     "acme/gated": "gated",
     "acme/forbidden": "may not read",

@@ -239,3 +239,20 @@ def test_stamp_changes_when_a_file_is_rewritten(tmp_path: Path) -> None:
     os.utime(path, ns=(1, 1))
     [after] = resolve(str(tmp_path)).members
     assert before.stamp != after.stamp
+
+
+def test_a_path_object_means_the_path_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sample").mkdir()
+    (tmp_path / "sample" / "own.jsonl").write_text("{}\n")
+    assert [member.path for member in resolve(Path("sample")).members] == ["own.jsonl"]
+    with pytest.raises(SourceError, match="acme/traces: no such file or folder"):
+        resolve(Path("acme/traces"))
+    with pytest.raises(UsageError, match="--revision v1 makes no sense here"):
+        resolve(Path("sample"), revision="v1")
+
+
+@pytest.mark.parametrize("source", [None, 5, "", "  ", b"sample"])
+def test_what_names_no_source_is_one_usage_error(source: object) -> None:
+    with pytest.raises(UsageError, match="names no source"):
+        resolve(source)  # type: ignore[arg-type]

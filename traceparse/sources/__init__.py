@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from traceparse.datafiles import data_dir
 from traceparse.errors import SourceError, UsageError
 from traceparse.sources import archive, hub, local
+from traceparse.sources.hub_errors import UnseenError
 from traceparse.sources.hub_name import parse_address, parse_id
 from traceparse.sources.member import Listing, Member, TruncatedStream
 from traceparse.sources.stream import BLOCK_BYTES, SNIFF_BYTES, MemberStream, compression, inflate
@@ -22,7 +24,9 @@ __all__ = ["Listing", "Member", "TruncatedStream", "hash_member", "open_member",
 SAMPLE = "sample"
 
 
-def resolve(source: str, *, revision: str | None = None, progress: Callable[[str], None] | None = None) -> Listing:
+def resolve(
+    source: str | os.PathLike[str], *, revision: str | None = None, progress: Callable[[str], None] | None = None
+) -> Listing:
     """Find out what a source is, fetch it if it lies on the Hub, and list its files.
 
     The first that fits decides:
@@ -33,7 +37,7 @@ def resolve(source: str, *, revision: str | None = None, progress: Callable[[str
     4. ``owner/name[@rev]``: a data set on the Hub.
 
     Args:
-        source: One of these.
+        source: One of these; a path object always means the path.
         revision: Branch, tag or commit of a Hub data set; the same as ``@rev``.
         progress: Is told in a line each what is fetched and whence, and that the cache stands in for the Hub.
 
@@ -41,19 +45,28 @@ def resolve(source: str, *, revision: str | None = None, progress: Callable[[str
         The files. The same content gives the same listing, in the same order.
 
     Raises:
-        UsageError: A revision for something that has none, or two different ones.
+        UsageError: No name of a source; a revision for something that has none, or two different ones.
         SourceError: The source does not exist, cannot be fetched or read, or holds no files.
     """
+    if isinstance(source, os.PathLike):
+        path = Path(source).expanduser()
+        _no_revision(str(path), revision)
+        return local.list_path(path)
+    if not isinstance(source, str) or not source.strip():
+        raise UsageError(f"{source!r} names no source", expected="owner/name, a folder, a file, an archive, or sample")
     if source == SAMPLE:
         _no_revision(source, revision)
         listing = local.list_path(data_dir(SAMPLE) / "traces")
         return Listing(source=SAMPLE, name=SAMPLE, members=listing.members, skipped=listing.skipped)
     named = parse_address(source)
     path = Path(source).expanduser()
-    if named is None and not _exists(path):
-        named = parse_id(source)
     if named is not None:
         return hub.list_dataset(named.pinned(revision), progress or _say_nothing)
+    if not _exists(path) and (named := parse_id(source)) is not None:
+        try:
+            return hub.list_dataset(named.pinned(revision), progress or _say_nothing)
+        except UnseenError as error:  # it may have been meant as a path
+            raise SourceError(f"no such path here, and {error.what}", place=error.place, todo=error.todo) from error
     _no_revision(source, revision)
     return local.list_path(path)
 

@@ -51,8 +51,10 @@ def is_archive(locator: str) -> bool:
     if is_archive_name(locator):
         return True
     head = _head(locator)
-    if head.startswith(_ZIP_MAGIC):
-        return True
+    return head.startswith(_ZIP_MAGIC) or _starts_a_tar(head, locator)
+
+
+def _starts_a_tar(head: bytes, locator: str) -> bool:
     try:
         return next(inflate((head,), locator), b"")[_USTAR] == b"ustar"
     except SourceError:
@@ -146,7 +148,9 @@ def _open(locator: str) -> Archive:
 # members are read one by one. Few are kept: a compressed tar holds disk space as long as it is open.
 @lru_cache(maxsize=4)
 def _opened(locator: str, stamp: str) -> Archive:
-    if _head(locator).startswith(_ZIP_MAGIC):
+    head = _head(locator)
+    # A file that is neither is called broken by the kind that its name says.
+    if head.startswith(_ZIP_MAGIC) or (locator.lower().endswith(".zip") and not _starts_a_tar(head, locator)):
         return zips.ZipArchive(locator)
     return tars.TarArchive(locator, stamp)
 

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from traceparse.sources.hub_name import HubName
 
 
-class UnreachableError(SourceError):
+class UnseenError(SourceError):
+    """Nobody can tell that the data set exists: the Hub does not show it, or does not answer."""
+
+
+class UnreachableError(UnseenError):
     """The Hub did not answer, or not with a verdict on this data set."""
 
 
@@ -28,7 +32,7 @@ def missed(name: HubName, why: str) -> SourceError:
 
     revision = f" --revision {name.revision}" if name.revision else ""
     cache = Path(constants.HF_HUB_CACHE) / f"datasets--{name.repo.replace('/', '--')}"
-    return SourceError(
+    return UnseenError(
         f"{why}, and the cache holds no complete snapshot of it (looked in {cache})",
         place=str(name),
         todo=f"fetch it where there is a network: `hf download {name.repo} --repo-type dataset{revision}`",
@@ -58,14 +62,13 @@ def explained(error: Exception, name: HubName) -> SourceError:
                 todo=f"ask for access on {endpoint}/datasets/{name.repo}, then {login}",
             )
         case errors.RepositoryNotFoundError() if error.response.status_code == 401:
-            return SourceError(
+            return UnseenError(
                 "no such data set on the Hub, or it is private", place=place, todo=f"check it, or {login}"
             )
         case errors.RepositoryNotFoundError():
-            return SourceError(
-                "no such data set on the Hub, and no such path here",
+            return UnseenError(
+                "no such data set on the Hub",
                 place=place,
-                expected=FORM,
                 todo="check the spelling; a private one needs a token that may read it",
             )
         case errors.DisabledRepoError():
