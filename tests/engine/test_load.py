@@ -157,7 +157,7 @@ def test_broken_records_are_skipped_with_a_row_each_unless_strict(here: Path) ->
     data = tp.load("logs")
     assert data.skipped.select("record", "reason").rows() == [(7, "blank"), (8, "not_json"), (9, "truncated_tail")]
     assert (data.runs["n_records"].item(), data.runs["n_skipped"].item()) == (10, 3)
-    with pytest.raises(FormatError, match=r"a\.jsonl:9: not_json"):
+    with pytest.raises(FormatError, match=r"a\.jsonl:9: not_json \(record 8, line 9\)"):
         tp.load("logs", strict=True)
     assert tp.open("data/loaded/logs").runs.height == 1  # the tables of before still stand
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from traceparse.errors import FormatError
 from traceparse.formats import log as log_module
 from traceparse.formats.log import Log, head, tolerant
+from traceparse.formats.records import skip_record
 from traceparse.sources import Member, resolve
 from traceparse.sources.stream import compression
 
@@ -117,8 +118,14 @@ def test_blank_broken_and_cut_lines_keep_their_numbers(tmp_path: Path) -> None:
 
 def test_strict_stops_at_the_first_lost_record_and_says_where(tmp_path: Path) -> None:
     log = log_of(tmp_path / "a.jsonl", b'{"t":1}\n\nnot json\n', strict=True)
-    with pytest.raises(FormatError, match=r"a\.jsonl:3: not_json"):
+    with pytest.raises(FormatError, match=r"a\.jsonl:3: not_json \(record 2, line 3\)"):
         read(log)
+
+
+def test_strict_gives_a_piece_of_a_document_no_line(tmp_path: Path) -> None:
+    log = log_of(tmp_path / "a.json", b'{"messages": [1, 2, 3]}', strict=True)
+    with pytest.raises(FormatError, match=r"a\.json: unexpected_shape \(record 2\)"):
+        skip_record(log, 2, 3, "unexpected_shape")
 
 
 def test_a_record_larger_than_the_limit_is_named_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,9 +76,12 @@ class Log:
             FormatError: The record is lost and the log is read strictly.
         """
         if self.strict and kind == "dropped":
+            # A piece of a document (a message, a row) is numbered too, but begins at no line of its own.
+            own_line = line.offset > 0 or line.record == 0
+            where = f"record {line.record}, line {line.record + 1}" if own_line else f"record {line.record}"
             raise FormatError(
-                f"{reason}{': ' + why if why else ''}",
-                place=f"{self.members[file].path}:{line.record + 1}",
+                f"{reason} ({where}){': ' + why if why else ''}",
+                place=f"{self.members[file].path}" + (f":{line.record + 1}" if own_line else ""),
                 expected="one JSON object per line",
                 todo="load without --strict to skip such records and list them in `skipped`",
             )
