@@ -199,7 +199,7 @@ def test_pages_are_named_after_data_and_run_and_never_leave_their_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data = dataset(
-        tmp_path / "d", rows(runs=[run("h100/one", model="m"), run("../../two", model="m")]), name="../evil name"
+        tmp_path / "evil name", rows(runs=[run("h100/one", model="m"), run("../../two", model="m")]), name="../x"
     )
     (page,) = write_report(data, [])
     assert page.parent == Path("reports")
@@ -243,3 +243,27 @@ def test_numbers_read_as_people_write_them() -> None:
     assert [duration(n) for n in (None, 12.5, 125, 9210)] == ["–", "12.5 s", "2 min 05 s", "2 h 33 min"]
     assert cut("abcdef\nghij\nkl", 12) == ("abcdef\nghij", 3)
     assert cut("abc", 3) == ("abc", 0)
+
+
+def test_pages_of_two_loads_of_one_source_do_not_replace_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = [dataset(tmp_path / name, rows(runs=[run("a", model="m")]), name="sample") for name in ("sample", "nt")]
+    assert [write_report(data, []) for data in places] == [[Path("reports/sample.html")], [Path("reports/nt.html")]]
+    assert [path.name for path in write_report(places[1], ["a"])] == ["nt--a.html"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"n_turns": 0}, "no response in the log"),
+        ({"n_turns": 2, "spend_tokens": 9, "spend_basis": "estimated"}, "no input tokens in the log"),
+        ({"n_turns": 2, "input_tokens": 50}, "loaded without token counts"),
+        ({"n_turns": 2, "input_tokens": 50, "spend_tokens": 9, "spend_basis": "reported"}, "no price known"),
+    ],
+)
+def test_a_run_without_cost_says_why(tmp_path: Path, columns: dict[str, object], reason: str) -> None:
+    data = dataset(tmp_path / "d", rows(runs=[run("a", model="m", **columns)]))
+    page = write_report(data, ["a"], tmp_path / "page.html")[0].read_text("utf-8")
+    assert re.search(r"<dt>Cost</dt><dd>[^<]*</dd><dd class=\"sub\">([^<]*)</dd>", page)[1] == reason  # type: ignore[index]

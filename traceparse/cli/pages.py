@@ -11,7 +11,8 @@ from traceparse.cli.app import DATA, cli
 
 @cli.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]…")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The page.  [default: reports/NAME.html]")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The page.  [default: reports/NAME.html, "
+              "NAME being the data folder's]")  # fmt: skip
 @DATA
 @click.option(
     "--story",

@@ -23,7 +23,8 @@ def write_report(data: Dataset, runs: list[str], out: Path | None = None, story:
     Args:
         data: The loaded tables.
         runs: Runs by run_id, trace_id or a unique part of one; none for the page of the data set.
-        out: The page, or with several runs the folder of the pages; ``reports/NAME.html`` and ``reports/NAME--RUN.html`` by default.
+        out: The page, or with several runs the folder of the pages; ``reports/NAME.html`` and ``reports/NAME--RUN.html`` by default,
+            NAME being that of the tables' folder.
         story: ``published`` for the page that holds the benchmark author's statements against the data, instead.
 
     Returns:
@@ -41,9 +42,9 @@ def write_report(data: Dataset, runs: list[str], out: Path | None = None, story:
 
         if runs:
             raise UsageError("a story is about the whole data set", expected="no RUN beside --story")
-        return [_write(out or REPORTS / f"{_safe(data.manifest.name)}--{_safe(story)}.html", story_page(data))]
+        return [_write(out or REPORTS / f"{_name(data)}--{_safe(story)}.html", story_page(data))]
     if not runs:
-        place = out or REPORTS / f"{_safe(data.manifest.name)}.html"
+        place = out or REPORTS / f"{_name(data)}.html"
         return [_write(place, dataset_page(data, _pages_beside(data, place.parent)))]
     ids = list(dict.fromkeys(data.find(run) for run in runs))
     folder = out is not None and (out.is_dir() or (len(ids) > 1 and not out.suffix))
@@ -56,8 +57,13 @@ def write_report(data: Dataset, runs: list[str], out: Path | None = None, story:
     return [_write(path, run_page(data, trace_id)) for path, trace_id in zip(paths, ids, strict=True)]
 
 
+def _name(data: Dataset) -> str:
+    """What its pages are called: like the folder of the tables, which tells two loads of one source apart."""
+    return _safe(data.folder.resolve().name)
+
+
 def _run_page_name(data: Dataset, trace_id: str) -> str:
-    return f"{_safe(data.manifest.name)}--{_safe(trace_id)}.html"
+    return f"{_name(data)}--{_safe(trace_id)}.html"
 
 
 def _pages_beside(data: Dataset, folder: Path) -> dict[str, str]:
