@@ -83,6 +83,12 @@ def test_text_of_strangers_cannot_drive_the_terminal(place: Path) -> None:
         (["load", "logs", "--format", "nope"], 2, "no format named"),
         (["report", "2026"], 2, "2 runs match"),
         (["report", "nope"], 2, "no run matches"),
+        (["load", ""], 2, "names no source"),
+        (["boards", "list", "--gpu", "a100"], 2, "has gpu 'a100'; expected one of b200, h100, "),
+        (["boards", "list", "--problem", "01_fp8"], 2, "expected one of 01_fp8_gemm, "),
+        (["boards", "list", "--bench", "mega", "--problem", "01_fp8_gemm"], 2, "no published cell of mega has problem"),
+        (["kernels", "extract", RUN], 1, "the log holds no text of any kernel"),
+        (["load", "logs", "--format", "codex-rollout"], 1, "codex-rollout finds no session in any of the 2 files"),
         (["load"], 2, "Missing argument"),
         (["nope"], 2, "No such command"),
     ],
@@ -95,6 +101,33 @@ def test_every_error_is_one_line_with_its_status(place: Path, arguments: list[st
     assert "Traceback" not in text
     if "Usage:" not in text:
         assert len(text.strip().splitlines()) == 1
+
+
+def test_boards_take_a_gpu_and_a_problem_under_their_other_names(place: Path) -> None:
+    def listed(*arguments: str) -> bytes:
+        done = traceparse("boards", "list", *arguments, "--fmt", "csv", cwd=place)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count(b"\n") > 1
+        return done.stdout
+
+    assert listed("--gpu", "H100") == listed("--gpu", "h100")
+    assert listed("--gpu", "RTX PRO 6000") == listed("--gpu", "rtxpro6000")
+    assert listed("--problem", "03_kimi_linear_decode") == listed("--problem", "02_kimi_linear_decode")
+
+
+def test_a_table_in_a_pipe_holds_every_cell_whole(place: Path) -> None:
+    long = RUN + "_" + "x" * 150
+    write_lines(
+        place / f"long/{long}.jsonl", *converted(0, ("user", "hi " * 200 + "end", None), ("assistant", "yes", None))
+    )
+    assert traceparse("load", "long", "--out", "wide", cwd=place).returncode == 0
+    done = traceparse("show", "blocks", "--data", "wide", "--columns", "trace_id,role,text", cwd=place)
+    head, *lines = done.stdout.decode().splitlines()
+    assert head.split() == ["trace_id", "role", "text"]
+    assert {line.split()[0] for line in lines} == {long}
+    (asked,) = [line for line in lines if line.split()[1] == "user"]
+    assert asked.endswith("hi " * 200 + "end")
+    assert "…" not in done.stdout.decode()
 
 
 def test_debug_shows_the_traceback(place: Path) -> None:

@@ -8,6 +8,7 @@ import click
 
 from traceparse.cli.app import FMT, cli
 from traceparse.cli.printing import print_rows
+from traceparse.errors import UsageError
 
 
 @cli.group()
@@ -24,11 +25,22 @@ def list_boards(bench: str | None, gpu: str | None, problem: str | None, fmt: st
     """List published cells, best score first; all columns: `traceparse show boards`."""
     import polars as pl
 
+    from traceparse.facts import gpu_key
     from traceparse.published import load_boards
+    from traceparse.sources.names import canonical_problem
 
     rows = load_boards()
-    for column, value in (("bench", bench), ("gpu", gpu), ("problem", problem)):
+    if gpu is not None and gpu not in rows["gpu"]:  # another spelling of a board's key
+        gpu = gpu_key(gpu) or gpu
+    asked = {"bench": bench, "gpu": gpu, "problem": problem and canonical_problem(problem, bench)}
+    for column, value in asked.items():
         if value is not None:
+            known = rows[column].drop_nulls().unique().sort().to_list()
+            if value not in known:
+                deck = f" of {bench}" if bench and column != "bench" else ""
+                raise UsageError(
+                    f"no published cell{deck} has {column} {value!r}", expected="one of " + ", ".join(known)
+                )
             rows = rows.filter(pl.col(column) == value)
     columns = ("bench", "gpu", "problem", "model_canonical", "effort", "score", "rescaled_score", "correct", "verdict",
                "run_id")  # fmt: skip

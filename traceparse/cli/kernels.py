@@ -8,7 +8,7 @@ import click
 
 from traceparse.cli.app import DATA, FMT, cli
 from traceparse.cli.printing import print_rows
-from traceparse.errors import StoreError, UsageError
+from traceparse.errors import SourceError, StoreError, UsageError
 
 VERSION = click.option(
     "--kernel-version", "version", type=click.IntRange(0), metavar="N", help="As of this version.  [default: the last]"
@@ -58,7 +58,10 @@ def extract(run: str, version: int | None, out: Path | None, partial: bool, data
     from traceparse.kernels.bundle import check_name, join
     from traceparse.kernels.versions import final_files
 
-    files = final_files(open_data(data).run(run)["kernels"], version)
+    rows = open_data(data).run(run)["kernels"]
+    if rows["content"].null_count() == rows.height:  # nothing that another argument could change
+        raise SourceError("the log holds no text of any kernel", place=run)
+    files = final_files(rows, version)
     if files.missing and not partial:
         raise UsageError(
             f"the log does not hold the whole text of {', '.join(files.missing)}",

@@ -12,13 +12,20 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+_WIDEST = 65_535
+"""Characters of the widest line that polars lays out; a longer one it breaks."""
+
+
 def printable(text: str) -> str:
     """Text of strangers on a terminal: control characters would be obeyed, so they are shown instead."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def print_rows(rows: pl.DataFrame, fmt: str) -> None:
-    """Print rows to stdout: ``table`` for a reader, ``csv``, ``jsonl`` or ``parquet`` for a program."""
+    """Print rows to stdout: ``table`` for a reader, ``csv``, ``jsonl`` or ``parquet`` for a program.
+
+    A table is fitted to the terminal; in a pipe or file every row is one line and every cell whole.
+    """
     import polars as pl
 
     if fmt == "parquet":
@@ -31,9 +38,13 @@ def print_rows(rows: pl.DataFrame, fmt: str) -> None:
         (_shown(flat) if sys.stdout.isatty() else flat).write_csv(sys.stdout.buffer)
     else:
         shown = _shown(rows)
-        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=_width(), fmt_str_lengths=60, tbl_hide_dataframe_shape=True,
-                       tbl_hide_column_data_types=True, fmt_float="mixed", tbl_formatting="NOTHING"):  # fmt: skip
-            click.echo(str(shown))
+        fitted = sys.stdout.isatty()
+        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=_width() if fitted else _WIDEST,
+                       fmt_str_lengths=60 if fitted else sys.maxsize, fmt_table_cell_list_len=3 if fitted else -1,
+                       tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_float="mixed",
+                       tbl_formatting="NOTHING"):  # fmt: skip
+            lines = str(shown).splitlines()
+        click.echo("\n".join(lines if fitted else (line.rstrip() for line in lines)))
 
 
 def _shown(rows: pl.DataFrame) -> pl.DataFrame:
