@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from traceparse.cluster import Cluster, Lost, connected
-from traceparse.errors import ClusterError, RerunError
+from traceparse.errors import ClusterError, RerunError, UsageError
 from traceparse.rerun.batch import CPU, Batch, Progress, Target, Terms, blank, run_one
 from traceparse.rerun.deck import Problem, find_problem
 from traceparse.rerun.hardware import Gpu, gpus
@@ -61,9 +61,13 @@ class ShippedProblem:
         for name, data in self.files:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(data)
-        problem = find_problem(root / self.folder if self.folder else root, self.name)
+        changed = RerunError("the problem changed on its way", place=self.name, expected="a deck that nobody edits")
+        try:
+            problem = find_problem(root / self.folder if self.folder else root, self.name)
+        except UsageError as error:  # a file that makes it a problem is gone; nobody misused anything
+            raise changed from error
         if problem.sha256 != self.sha256:
-            raise RerunError("the problem changed on its way", place=self.name, expected="a deck that nobody edits")
+            raise changed
         return problem
 
 
