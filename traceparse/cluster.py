@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from traceparse.errors import ClusterError, TraceparseError, UsageError
+from traceparse.waiting import heeded
 
 K = TypeVar("K")
 
@@ -86,9 +87,13 @@ def connected(address: str) -> Iterator[Cluster]:
     if address not in (AUTO, LOCAL):
         _knock(address)
     try:
-        ray.init(
-            None if address == AUTO else address, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
-        )
+        with heeded():
+            ray.init(
+                None if address == AUTO else address,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
     except Exception as error:  # ray raises about every type, a bare Exception among them
         ray.shutdown()
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)

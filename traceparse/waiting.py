@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from types import FrameType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,3 +25,29 @@ def as_they_end(futures: Iterable[Future[T]]) -> Iterator[Future[T]]:
     while left:
         ended, left = wait(left, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
         yield from ended
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """Raise a KeyboardInterrupt at the end, should one have been swallowed on the way.
+
+    Python drops it where it strikes inside a callback, those around a fork among them, and whoever starts processes forks.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    seen = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        seen = True
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if seen:
+        raise KeyboardInterrupt
