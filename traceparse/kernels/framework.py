@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-FRAMEWORKS = ("ptx", "cutlass", "wmma", "cuda", "triton", "cute-dsl", "torch", "unknown")
-"""Most specific first: the order in which `label` decides."""
+from traceparse.facts import FRAMEWORKS
 
 C_SUFFIXES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".hip")
 """File endings whose text is C++ as it stands."""

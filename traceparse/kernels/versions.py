@@ -238,7 +238,8 @@ def _columns(trace_id: str, rows: list[_Row]) -> dict[str, list[Any]]:
             if row.complete and (row.parent is None or row.parent.complete)
             else (None, None)
         )
-        shown = text if row.known else None
+        # An empty part of a text is nothing known of it; an empty whole is a file that was emptied.
+        shown = text if row.known and (text or row.complete) else None
         encoded = (shown or "").encode("utf-8", "replace")
         values = {
             "trace_id": trace_id,

@@ -43,8 +43,8 @@ class Target:
         problem: The problem's folder name in the deck.
         side_files: Texts of the files that the solution loads, by relative name.
         trace_id: The run it comes from.
-        published: The board's cell, if any: an object or mapping with ``score``, ``gpu``, ``correct``, ``shape_ms``,
-            ``shape_fraction``.
+        published: The board's cell, if any: an object or mapping with ``score``, ``rescaled_score``, ``gpu``, ``correct``,
+            ``shape_ms`` (milliseconds), ``shape_fraction`` (of the peak of the board's day).
     """
 
     name: str

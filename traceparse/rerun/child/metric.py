@@ -103,9 +103,8 @@ def _exact(solution: torch.Tensor, reference: torch.Tensor) -> Comparison:
     return Comparison(wrong == 0, message, {"bad": float(wrong)})
 
 
-def _close(solution: torch.Tensor, reference: torch.Tensor, absolute: float, relative: float) -> Comparison:
-    error2 = norm2 = worst = worst_ratio = 0.0
-    bad = masks = 0
+def _finite_pairs(solution: torch.Tensor, reference: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
+    """Chunks of both in double precision, 0 where either is not finite, and how many differ in being NaN, +inf or -inf."""
     for mine, right in zip(_chunks(solution), _chunks(reference), strict=True):
         mine, right = mine.double(), right.double()
         same = (
@@ -113,9 +112,20 @@ def _close(solution: torch.Tensor, reference: torch.Tensor, absolute: float, rel
             & (mine.isposinf() == right.isposinf())
             & (mine.isneginf() == right.isneginf())
         )
-        masks += int((~same).sum())
         finite = torch.isfinite(mine) & torch.isfinite(right)
-        mine, right = mine.where(finite, 0), right.where(finite, 0)
+        yield mine.where(finite, 0), right.where(finite, 0), int((~same).sum())
+
+
+def _unlike_masks(masks: int, count: int, figures: dict[str, float]) -> Comparison:
+    told = f"{masks} of {count} elements are NaN or infinite where the reference's are not, or the reverse"
+    return Comparison(False, told, figures)
+
+
+def _close(solution: torch.Tensor, reference: torch.Tensor, absolute: float, relative: float) -> Comparison:
+    error2 = norm2 = worst = worst_ratio = 0.0
+    bad = masks = 0
+    for mine, right, unlike in _finite_pairs(solution, reference):
+        masks += unlike
         error = (mine - right).abs()
         bound = absolute + relative * right.abs()
         bad += int((error > bound).sum())
@@ -139,11 +149,7 @@ def _close(solution: torch.Tensor, reference: torch.Tensor, absolute: float, rel
         "masks": float(masks),
     }
     if masks:
-        return Comparison(
-            False,
-            f"{masks} of {count} elements are NaN or infinite where the reference's are not, or the reverse",
-            figures,
-        )
+        return _unlike_masks(masks, count, figures)
     # Asked so that a figure that is no number passes nothing.
     if not l2 <= relative:
         return Comparison(False, f"relative L2 error {l2:.3g} exceeds {relative:g}", figures)
@@ -211,26 +217,14 @@ def _grown_along(before: torch.Tensor | None, after: torch.Tensor) -> int | None
 def _aligned(solution: torch.Tensor, reference: torch.Tensor, least: float) -> Comparison:
     dot = mine2 = right2 = 0.0
     masks = 0
-    for mine, right in zip(_chunks(solution), _chunks(reference), strict=True):
-        mine, right = mine.double(), right.double()
-        same = (
-            (mine.isnan() == right.isnan())
-            & (mine.isposinf() == right.isposinf())
-            & (mine.isneginf() == right.isneginf())
-        )
-        masks += int((~same).sum())
-        finite = torch.isfinite(mine) & torch.isfinite(right)
-        mine, right = mine.where(finite, 0), right.where(finite, 0)
+    for mine, right, unlike in _finite_pairs(solution, reference):
+        masks += unlike
         dot += (mine * right).sum().item()
         mine2 += mine.square().sum().item()
         right2 += right.square().sum().item()
     count = reference.numel()
     if masks:
-        return Comparison(
-            False,
-            f"{masks} of {count} elements are NaN or infinite where the reference's are not, or the reverse",
-            {"masks": float(masks)},
-        )
+        return _unlike_masks(masks, count, {"masks": float(masks)})
     if not right2:
         return Comparison(mine2 == 0, "zeros, as the reference's" if mine2 == 0 else "not zeros as the reference's", {})
     cosine = dot / math.sqrt(mine2 * right2) if mine2 else 0.0
