@@ -118,7 +118,7 @@ def test_the_first_screen_says_who_leads_at_what_spend_and_how_sure(pages: dict[
         "0.4000",
         "1k estimated",
         "1.75k",
-        "before beta 0.3000",
+        "ahead of beta 0.3000",
         "one above set aside",
         "4 of 5 runs have a score",
     ):
