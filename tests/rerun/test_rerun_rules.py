@@ -236,6 +236,24 @@ def test_each_trick_with_time_has_its_proof(changes: dict[str, object], proof: s
     assert proofs_of(read_timing(event(**changes))).failed == [proof]
 
 
+def calls(*names: str) -> dict[str, object]:
+    return {"calls": [{"kernels": [[name, 5.0]], "busy_us": 5.0} for name in names]}
+
+
+def test_other_kernels_for_the_check_than_for_the_benchmark() -> None:
+    def failed(fixed: str, checked: str, rotated: str) -> list[str]:
+        profile = {"fixed": calls(*fixed), "checked": calls(*checked), "rotated": calls(*rotated)}
+        return proofs_of(read_timing(event(profile=profile))).failed
+
+    assert failed("aaa", "aaa", "aaa") == []
+    assert failed("bbb", "ccc", "bbb") == ["asked_alike"]
+    assert failed("aba", "bab", "aba") == []  # every other call has its own, whoever asks
+    assert failed("aaa", "bbb", "bbb") == []  # from some call on another one: the course of time
+    asked = {"fixed": calls("b"), "checked": calls("c"), "rotated": calls("b")}
+    evidence = proofs_of(read_timing(event(profile=asked))).gates["asked_alike"].evidence
+    assert evidence == ["shape 0: only in the name of benchmark.py: b; only in the name of check.py: c"]
+
+
 def test_faster_than_the_device_can_be() -> None:
     assert proofs_of(read_timing(event()), least=0.2).failed == ["below_ceiling"]
 

@@ -40,6 +40,7 @@ PROOFS: dict[str, str] = {
     "every_call_runs": "each call puts work on the device",
     "flush_proof": "kernels are no slower on rotating inputs with persisting L2 lines given back",
     "own_kernels": "most of the device time is spent in kernels that are not a library's or torch's own",
+    "asked_alike": "the same kernels run whether the deck's check or its benchmark seems to call",
     "below_ceiling": "no shape is faster than the device can be",
     "stated_launches": "a call runs no more kernels than the problem allows, where it leaves that to nobody's reading",
 }
@@ -209,7 +210,7 @@ def judge_timing(proofs: Proofs, timing: ShapeTiming, ceiling_ms: float | None, 
 
 def _judge_kernels(proofs: Proofs, timing: ShapeTiming, at: str) -> None:
     if timing.kernel_ms is None or timing.kernel_rotated_ms is None:
-        for name in ("every_call_runs", "flush_proof", "own_kernels"):
+        for name in ("every_call_runs", "flush_proof", "own_kernels", "asked_alike"):
             proofs.add(name, None, f"{at}: no profile could be taken")
         return
     counts = sorted(set(timing.kernel_counts))
@@ -219,6 +220,11 @@ def _judge_kernels(proofs: Proofs, timing: ShapeTiming, at: str) -> None:
     shares = library_shares(timing.kernels)
     text = f"{at}: library {shares['library']:.0%}, torch {shares['torch']:.0%} of device time{put}"
     proofs.add("own_kernels", shares["own"] >= 0.5 or not timing.kernels, text)
+    if timing.only_asked_by is not None:
+        told = [
+            f"only in the name of {script}: {', '.join(names)[:300]}" for script, names in timing.only_asked_by.items()
+        ]
+        proofs.add("asked_alike", not told, f"{at}: {'; '.join(told) or 'the same kernels in either name'}")
 
 
 def judge_launches(proofs: Proofs, timing: ShapeTiming, allowed: int, *, left_to_reader: bool) -> bool | None:

@@ -89,6 +89,7 @@ class ShapeTiming:
         kernels: Names of the kernels, most time first, with their share of the device time.
         kernel_counts: Device activities in each profiled call.
         launches: What a call puts on the device and how; None without a profile.
+        only_asked_by: Kernels of every call in the name of one of the deck's scripts and of none in the other's, by script.
         notes: Outliers, unstable warm-up and the like.
     """
 
@@ -104,6 +105,7 @@ class ShapeTiming:
     kernels: tuple[tuple[str, float], ...]
     kernel_counts: tuple[int, ...]
     launches: Launches | None
+    only_asked_by: Mapping[str, tuple[str, ...]] | None
     notes: tuple[str, ...]
 
     @property
@@ -135,6 +137,9 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         kernels=_shares([*fixed, *rotated]),
         kernel_counts=tuple(len(call["kernels"]) for call in (*fixed, *rotated)),
         launches=_launches([*fixed, *rotated]),
+        only_asked_by=_only_asked_by(fixed, rotated, profile["checked"]["calls"])
+        if profile and "checked" in profile
+        else None,
         notes=tuple(_notes(standard["device_ms"], event["warmup"], median)),
     )
 
@@ -150,6 +155,22 @@ def _launches(calls: Sequence[Mapping[str, Any]]) -> Launches | None:
     )
     launched = [one + other for one, other in zip(plain, cooperative, strict=True)]
     return Launches(*(statistics.median_low(series) for series in (kernels, copies, launched, cooperative, graphs)))
+
+
+def _only_asked_by(
+    fixed: Sequence[Mapping[str, Any]], rotated: Sequence[Mapping[str, Any]], checked: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple[str, ...]]:
+    """What only one script's name brings on: run before, between and after, so that the course of time explains none of it."""
+    groups = [[{name for name, _ in call["kernels"]} for call in calls] for calls in (fixed, rotated, checked)]
+    if not all(groups):
+        return {}
+    always = [set.intersection(*calls) for calls in groups]
+    ever = [set.union(*calls) for calls in groups]
+    found = {
+        "benchmark.py": (always[0] & always[1]) - ever[2],
+        "check.py": always[2] - ever[0] - ever[1],
+    }
+    return {script: tuple(sorted(names)) for script, names in found.items() if names}
 
 
 def _busy_ms(calls: Sequence[Mapping[str, Any]]) -> float | None:

@@ -19,6 +19,7 @@ import torch
 from traceparse.rerun.child import meter
 from traceparse.rerun.child.chains import Chains
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
+from traceparse.rerun.child.guise import BENCHMARK, CHECK, Guise
 from traceparse.rerun.child.landing import Landing
 from traceparse.rerun.child.problem import (
     Recipe,
@@ -41,7 +42,9 @@ _FIRST_CALLS = 4
 class Candidate:
     """State of the process between requests."""
 
-    def __init__(self, folder: Path, device: str, flush_bytes: int):
+    def __init__(self, folder: Path, device: str, flush_bytes: int, script: str = CHECK):
+        self.guises = {name: Guise(folder, name) for name in (CHECK, BENCHMARK)}
+        self._wear(script)
         self.folder, self.device = folder, torch.device(device)
         if self.device.type == "cuda":
             torch.zeros(1, device=self.device)
@@ -61,6 +64,10 @@ class Candidate:
         self._recipes: list[Recipe] = []
         self._base: list[list[Any]] = []
         self._inputs: list[list[Any]] = []
+
+    def _wear(self, script: str) -> None:
+        self.guise = self.guises[script]
+        self.guise.put_on()
 
     def _l2_bytes(self) -> int:
         if self.device.type != "cuda":
@@ -148,7 +155,7 @@ class Candidate:
             for at in range(int(message["repeat"])):
                 if at:
                     overwrite(inputs[held:], values[held:])
-                result = self.model(*inputs)
+                result = self.guise.run(self.model, inputs)
         self.clock.synchronize()
         self.result = result
         touched = [
@@ -170,6 +177,7 @@ class Candidate:
         return Chains(
             self.clock,
             self.model,
+            self.guise.run,
             lambda seed: start(self.reference, self.shape, seed, self.device),
             steps_of(self.shape),
         )
@@ -216,7 +224,10 @@ class Candidate:
         return {"warmup": [warm], **series, "kept": sorted(self.kept)}
 
     def profile(self, message: Message) -> Message:
-        """What runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets."""
+        """What runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets.
+
+        ``checked`` is as ``fixed``, but in the name of the deck's check.
+        """
         if self.runtime is None:
             raise RuntimeError("there is no device to profile")
         count = int(message["count"])
@@ -225,7 +236,11 @@ class Candidate:
         first = self._inputs[0]
         # The plain one first: giving persisting lines back would disarm what it is to be held against.
         fixed = meter.profile(self.clock, self._call, lambda _: first, count, hardened=False)
-        return {"fixed": fixed, "rotated": meter.profile(self.clock, self._call, self._rotated, count, hardened=True)}
+        self._wear(CHECK)
+        checked = meter.profile(self.clock, self._call, lambda _: first, count, hardened=False)
+        self._wear(BENCHMARK)
+        rotated = meter.profile(self.clock, self._call, self._rotated, count, hardened=True)
+        return {"fixed": fixed, "checked": checked, "rotated": rotated}
 
     def _rotated(self, at: int) -> Sequence[Any]:
         """The inputs of call `at`, in turn from all sets, with contents that no call before had."""
@@ -242,7 +257,7 @@ class Candidate:
             return {}
         with torch.no_grad():
             for _ in range(int(message["count"])):
-                self.model(*self.live)
+                self._call(self.live)
         self.clock.synchronize()
         return {}
 
@@ -261,7 +276,7 @@ class Candidate:
         }
 
     def _call(self, inputs: Sequence[Any]) -> Any:
-        return self.model(*inputs)
+        return self.guise.run(self.model, inputs)
 
     def _put(self, result: Any) -> Message:
         outputs = outputs_of(result)

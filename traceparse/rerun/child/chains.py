@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from traceparse.rerun.child import meter
+from traceparse.rerun.child.guise import Run
 from traceparse.rerun.child.steps import Stepper
 from traceparse.rerun.child.wire import Message
 
@@ -27,18 +28,24 @@ class Chains:
     Args:
         clock: The process's clock.
         stepper: The model.
+        run: Calls a function with arguments, in the name of whoever is said to ask.
         start: Makes a fresh token and state by a seed.
         steps: Steps of a timed chain.
     """
 
-    def __init__(self, clock: meter.Clock, stepper: Stepper, start: Callable[[int], tuple[Any, Any]], steps: int):
-        self._clock, self._stepper, self._start, self.steps = clock, stepper, start, steps
+    def __init__(
+        self, clock: meter.Clock, stepper: Stepper, run: Run, start: Callable[[int], tuple[Any, Any]], steps: int
+    ):
+        self._clock, self._stepper, self._run, self._start, self.steps = clock, stepper, run, start, steps
+
+    def _chain(self, *arguments: Any) -> Any:
+        return self._run(self._stepper.chain, arguments)
 
     def watched(self, seed: int, count: int) -> Seen:
         """Every step's outputs of one chain of `count` steps."""
         seen: Seen = []
         with torch.no_grad():
-            self._stepper.chain(*self._start(seed), count, seen)
+            self._chain(*self._start(seed), count, seen)
         self._clock.synchronize()
         return seen
 
@@ -57,11 +64,11 @@ class Chains:
 
         def whole(inputs: Sequence[Any]) -> Any:
             seed, notes = inputs
-            return self._stepper.chain(*self._start(seed), self.steps, notes)
+            return self._chain(*self._start(seed), self.steps, notes)
 
         def bare(inputs: Sequence[Any]) -> Any:
             hidden, state = inputs
-            return self._stepper.chain(hidden, state, self.steps)
+            return self._chain(hidden, state, self.steps)
 
         def begun(at: int) -> tuple[Any, Any]:
             return self._start(seeds[at])
@@ -90,7 +97,7 @@ class Chains:
         """Chains back to back."""
         with torch.no_grad():
             for _ in range(count):
-                self._stepper.chain(*self._start(seed), self.steps)
+                self._chain(*self._start(seed), self.steps)
         self._clock.synchronize()
 
     def profiled(self, seeds: Sequence[int], count: int) -> Message:
@@ -103,7 +110,7 @@ class Chains:
             place = list(self._start(seed))
 
             def step(_: Sequence[Any], place: list[Any] = place) -> None:
-                place[:] = self._stepper.model.step(*place)
+                place[:] = self._run(self._stepper.model.step, place)
 
             with torch.no_grad():
                 for _ in range(_SETTLED_STEPS):

@@ -69,7 +69,8 @@ def fork_candidate(close: int) -> Child:
         start = wire.receive(120)
         os.chdir(start["folder"])
         sys.path.insert(0, start["folder"])
-        serve(wire, Candidate(Path(start["folder"]), start["device"], int(start["flush_bytes"])))
+        candidate = Candidate(Path(start["folder"]), start["device"], int(start["flush_bytes"]), start["script"])
+        serve(wire, candidate)
     except BaseException:  # noqa: BLE001 - this process must not return into the judge's code, whatever happens
         traceback.print_exc()
         sys.stderr.flush()

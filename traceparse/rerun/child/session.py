@@ -18,6 +18,7 @@ import torch
 
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
 from traceparse.rerun.child.fork import Child
+from traceparse.rerun.child.guise import BENCHMARK, CHECK
 from traceparse.rerun.child.landing import Landing, room_for
 from traceparse.rerun.child.metric import Comparison, rms
 from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, load_module, outputs_of
@@ -89,7 +90,8 @@ class Session:
             Stop: One of these fails.
         """
         flush, folder = self.order["flush_bytes"], self.order["candidate"]
-        self.wire.send({"folder": folder, "device": self.order["device"], "flush_bytes": flush})
+        script = CHECK if self.order["mode"] == "strict" else BENCHMARK
+        self.wire.send({"folder": folder, "device": self.order["device"], "flush_bytes": flush, "script": script})
         self._smoke()
         hello = self.ask("hello", "start")
         self.l2_bytes = int(hello["l2_bytes"])

@@ -1,0 +1,68 @@
+"""Kernels that ask who calls: the proofs are made in the check's name, the timing in the benchmark's."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from traceparse.rerun import Limits, Target, rerun
+from traceparse.rerun.child.guise import BENCHMARK, CHECK, Guise
+
+KERNELS = Path(__file__).parent / "kernels" / "callers"
+DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
+
+
+def test_who_computes_otherwise_for_the_benchmark_is_caught(tmp_path: Path) -> None:
+    deck = tmp_path / "deck" / "01_row_softmax"
+    deck.mkdir(parents=True)
+    for name in ("reference.py", "problem.yaml"):
+        (deck / name).write_text((DECK / "01_row_softmax" / name).read_text())
+    (deck / "shapes.py").write_text('SHAPES = [{"rows": 64, "cols": 512}]\n')
+    for script in (CHECK, BENCHMARK):
+        (deck / script).write_text("# never run here: only its name matters\n")
+    targets = [Target(path.stem, path.read_text(), "01_row_softmax") for path in sorted(KERNELS.glob("*.py"))]
+    limits = Limits(start_s=120, build_s=25, call_s=60, time_s=120, memory_bytes=2 << 30)
+    found = rerun(
+        targets, deck=deck.parent, trust=True, out=tmp_path / "out", cpu=True, gates=("strict",), jobs=2, limits=limits
+    )
+    results = {result.name: result for result in found}
+    assert results.keys() == {"asks_arguments", "asks_main", "asks_stack", "honest"}
+    assert (results["honest"].outcome, results["honest"].failed_proofs) == ("ran", [])
+    for name in ("asks_arguments", "asks_main", "asks_stack"):
+        assert (results[name].outcome, results[name].failed_proofs) == ("fails_check", ["timed_outputs"]), name
+
+
+@pytest.mark.parametrize(
+    ("script", "files", "functions"),
+    [
+        (CHECK, ["check.py", "correctness.py"], ["main", "check_correctness"]),
+        (BENCHMARK, ["benchmark.py", "timing.py"], ["main", "time_fn"]),
+    ],
+)
+def test_the_stack_and_the_arguments_are_the_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, files: list[str], functions: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["boot.py", "judge", "7"])
+    folder = tmp_path / "problems" / "01_row_softmax"
+    guise = Guise(folder, script)
+    guise.put_on()
+    seen: list[Any] = guise.run(lambda *inputs: [inputs, traceback.extract_stack()], (1, 2))
+    inputs, stack = seen
+    assert inputs == (1, 2)
+    assert sys.argv == [str(folder / script)]
+    assert [Path(frame.filename).name for frame in stack[-3:-1]] == files
+    assert [frame.name for frame in stack[-3:-1]] == functions
+
+
+def test_the_main_module_keeps_its_file_where_the_deck_has_no_such_script(tmp_path: Path) -> None:
+    before = getattr(sys.modules["__main__"], "__file__", None)
+    arguments = list(sys.argv)
+    try:
+        Guise(tmp_path / "problems" / "01_row_softmax", CHECK).put_on()
+        assert getattr(sys.modules["__main__"], "__file__", None) == before
+    finally:
+        sys.argv[:] = arguments
