@@ -80,12 +80,12 @@ class Chains:
             whole,
             lambda at: (seeds[at], seen if at == watched else None),
             len(seeds),
-            [],
+            None,
             hardened=False,
             limit_s=limit_s,
         )
         hardened = meter.series(
-            self._clock, bare, begun, min(len(seeds), _BARE_CHAINS), [], hardened=True, limit_s=limit_s
+            self._clock, bare, begun, min(len(seeds), _BARE_CHAINS), None, hardened=True, limit_s=limit_s
         )
         for series in (standard, hardened):
             del series["kept"]

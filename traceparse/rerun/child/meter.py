@@ -1,9 +1,9 @@
 """Clocks and loops that time one call in the candidate's process. Judges nothing: raw series go to the judge.
 
-Every function that time is taken with is bound here, before the candidate's code is imported. Events are the C type
-under ``torch.cuda.Event``, which no Python code can patch, made and recorded with the same work on the host as the
-benchmark's own timer does within its window: where launching decides the time, that work is part of every published
-figure.
+Every function that time is taken with is bound here, before the candidate's code is imported. Events are of the C type
+under ``torch.cuda.Event``, which no Python code can patch. Within the window the host does the very work that it does in
+the benchmark's own timer, down to giving up the result: where launching decides the time, that work is part of every
+published figure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ Call = Callable[[Sequence[Any]], Any]
 
 _perf_counter = time.perf_counter
 _no_grad = torch.no_grad
-_Event: Any = torch._C._CudaEventBase
 _current_stream = torch.cuda.current_stream
 _clone, _detach = torch.Tensor.clone, torch.Tensor.detach
 _type = type  # a candidate can replace the built-in
@@ -39,6 +38,16 @@ LAUNCHES = {
     "graph": ("cudaGraphLaunch", "cuGraphLaunch"),
 }
 """Calls of the runtime and the driver that put work on the device, by how their names begin (``_ptsz``, ``ExC`` and the like follow)."""
+
+
+class _Event(torch._C._CudaEventBase):
+    """``torch.cuda.Event`` as it stands, but out of a candidate's sight."""
+
+    def record(self, stream: Any = None) -> None:
+        """Record the event in the current stream."""
+        if stream is None:
+            stream = _current_stream()
+        super().record(stream)
 
 
 class Clock:
@@ -69,27 +78,38 @@ class Clock:
         if self._runtime:
             self._runtime.reset_persisting_l2()
 
-    def once(self, call: Call, inputs: Sequence[Any]) -> tuple[Any, float, float]:
+    def once(self, call: Call, inputs: Sequence[Any], *, hold: bool = False) -> tuple[Any, float, float]:
         """Time one call.
 
+        Args:
+            call: What is timed.
+            inputs: Its inputs.
+            hold: Keep the result. Else it is given up within the window, as the benchmark's timer does: that is a
+                microsecond or more.
+
         Returns:
-            The result; milliseconds between two events on the caller's stream; milliseconds of host time until the
+            The result where it is held; milliseconds between two events on the caller's stream; milliseconds of host time until the
             whole device, all its streams, was idle again.
         """
         self.synchronize()
+        result = None
         if self._runtime is None:
             started = _perf_counter()
             with _no_grad():
                 result = call(inputs)
             elapsed = (_perf_counter() - started) * 1e3
-            return result, elapsed, elapsed
+            return result if hold else None, elapsed, elapsed
         # An event of torch's comes into being at its first record, so the end's does within the window, as in the benchmark's timer.
         begin, end = _Event(enable_timing=True), _Event(enable_timing=True)
         started = _perf_counter()
-        begin.record(_current_stream())
-        with _no_grad():
-            result = call(inputs)
-        end.record(_current_stream())
+        begin.record()
+        if hold:
+            with _no_grad():
+                result = call(inputs)
+        else:
+            with _no_grad():
+                call(inputs)
+        end.record()
         self.synchronize()
         host = (_perf_counter() - started) * 1e3
         return result, begin.elapsed_time(end), host
@@ -118,7 +138,7 @@ def series(
     call: Call,
     prepare: Callable[[int], Sequence[Any]],
     count: int,
-    keep: Sequence[int],
+    keep: Sequence[int] | None,
     *,
     hardened: bool,
     limit_s: float,
@@ -131,7 +151,7 @@ def series(
         call: What is timed.
         prepare: Inputs of call i.
         count: Calls wanted; fewer where `limit_s` is used up, but at least five.
-        keep: Calls whose results are kept for the judge, besides the last.
+        keep: Calls whose results are kept for the judge, besides the last; None keeps none at all.
         hardened: Also give persisting L2 lines back before each call.
         limit_s: Time for the whole series.
         peer: Takes its turn after each call.
@@ -148,13 +168,14 @@ def series(
         if hardened:
             clock.reset_persisting()
         clock.flush()
-        result, device, host = clock.once(call, inputs)
+        last = at == count - 1 or (at >= 4 and _perf_counter() - started > limit_s)
+        hold = keep is not None and (last or at in keep)
+        result, device, host = clock.once(call, inputs, hold=hold)
         device_ms.append(device)
         host_ms.append(host)
         if peer is not None:
             peer.take()
-        last = at == count - 1 or (at >= 4 and _perf_counter() - started > limit_s)
-        if at in keep or last:
+        if hold:
             kept[at] = clone(result)
         if last:
             break
