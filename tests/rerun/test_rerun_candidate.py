@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +22,13 @@ HONEST = (Path(__file__).parent / "kernels" / "cpu" / "honest.py").read_text()
 RECIPES = [vars(Recipe(seed, seed)) for seed in (1, 2, 3)]
 
 
+@pytest.fixture(autouse=True)
+def _own_arguments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A candidate takes its process's arguments over; here they are the test run's."""
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    yield
+
+
 @pytest.fixture
 def candidate(tmp_path: Path) -> Candidate:
     (tmp_path / "reference.py").write_text((DECK / "reference.py").read_text())
@@ -32,18 +42,75 @@ def candidate(tmp_path: Path) -> Candidate:
 def test_profiles_take_one_set_and_then_all_in_turn(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[bool, list[int]] = {True: [], False: []}
 
-    def recorded(clock: Any, call: Any, prepare: Any, count: int, *, hardened: bool) -> dict[str, Any]:
-        seen[hardened] += [prepare(at)[0].data_ptr() for at in range(count)]
-        return {"calls": [{"kernels": [], "busy_us": 0.0}] * count}
+    asked: list[str] = []
 
-    monkeypatch.setattr(meter, "profile", recorded)
+    def recorded(clock: Any, parts: dict[str, meter.Part], count: int) -> Any:
+        for part in parts.values():
+            for at in range(count):
+                inputs = part.prepare(at)
+                seen[part.hardened].append(inputs[0].data_ptr())
+                part.call(inputs)
+                asked.append(Path(sys.argv[0]).name)
+        return list(parts)
+
+    monkeypatch.setattr(meter, "record", recorded)
+    monkeypatch.setattr(meter, "read_recording", lambda names: {name: {} for name in names})
     candidate.runtime = candidate.runtime or object()  # type: ignore[assignment]
     candidate.ready({"recipes": RECIPES})
-    reply = candidate.profile({"count": 4})
-    assert [len(reply[kind]["calls"]) for kind in ("fixed", "rotated")] == [4, 4]
+    assert candidate.profile({"count": 4}) == {}
+    assert list(candidate.profiled({})) == ["fixed", "checked", "rotated"]
+    assert asked == ["benchmark.py"] * 4 + ["check.py"] * 4 + ["benchmark.py"] * 4
     assert len(set(seen[False])) == 1
     assert len(set(seen[True])) == 3
     assert seen[True][0] == seen[True][3] == seen[False][0]
+
+
+def test_a_recording_says_what_is_whose() -> None:
+    def event(name: str, start: float, end: float, *, device: bool = False) -> SimpleNamespace:
+        kind = "DeviceType.CUDA" if device else "DeviceType.CPU"
+        return SimpleNamespace(name=name, device_type=kind, time_range=SimpleNamespace(start=start, end=end))
+
+    events = [
+        event("traceparse first call", 0, 90),
+        event("lost", 10, 20, device=True),
+        event("traceparse call: fixed", 200, 290),
+        event("traceparse call: fixed", 200, 290, device=True),  # the tracer shows a range on the device as well
+        event("cudaLaunchKernel", 201, 202),
+        event("a", 210, 250, device=True),
+        event("Memset (Device)", 240, 260, device=True),
+        event("traceparse call: checked", 400, 490),
+        event("b", 410, 420, device=True),
+        event("flush", 350, 360, device=True),
+        event("traceparse call: fixed", 600, 690),
+    ]
+    read = meter.read_recording(SimpleNamespace(events=lambda: events))
+    launched = {"kernel": 1, "cooperative": 0, "graph": 0}
+    none = dict.fromkeys(launched, 0)
+    assert read == {
+        "fixed": {
+            "calls": [
+                {"kernels": [["a", 40], ["Memset (Device)", 20]], "busy_us": 50, "launches": launched},
+                {"kernels": [], "busy_us": 0, "launches": none},
+            ]
+        },
+        "checked": {"calls": [{"kernels": [["b", 10]], "busy_us": 10, "launches": none}]},
+    }
+
+
+def test_every_part_is_recorded_as_often_as_asked(candidate: Candidate) -> None:
+    x = torch.ones(4)
+    made: dict[str, list[int]] = {"one": [], "two": []}
+
+    def part(name: str) -> meter.Part:
+        def prepare(at: int) -> list[Any]:
+            made[name].append(at)
+            return [x]
+
+        return meter.Part(lambda inputs: inputs[0] + 1, prepare)
+
+    read = meter.read_recording(meter.record(candidate.clock, {name: part(name) for name in made}, 3))
+    assert {name: len(value["calls"]) for name, value in read.items()} == {"one": 3, "two": 3}
+    assert made == {"one": [0, 1, 2, 3], "two": [0, 1, 2]}
 
 
 def test_a_profile_without_a_device_is_refused(candidate: Candidate) -> None:

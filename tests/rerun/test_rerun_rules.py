@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -482,7 +483,7 @@ def test_timing_waits_for_checks_and_checks_wait_for_a_waiting_timing(tmp_path: 
         writer = threading.Thread(target=alone)
         writer.start()
         waiting.wait(10)
-        time.sleep(0.2)
+        assert _until(DeviceLock("GPU-1", tmp_path).wanted)
         reader = threading.Thread(target=shared)
         reader.start()
         time.sleep(0.2)
@@ -491,6 +492,43 @@ def test_timing_waits_for_checks_and_checks_wait_for_a_waiting_timing(tmp_path: 
     reader.join(10)
     assert inside.is_set()
     assert order == ["alone", "late reader"]
+
+
+def _until(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 30
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_who_stood_aside_for_one_timing_goes_before_the_next(tmp_path: Path) -> None:
+    order: list[str] = []
+    first_done = threading.Event()
+
+    def timing(name: str) -> None:
+        with DeviceLock("GPU-1", tmp_path).held("exclusive"):
+            order.append(name)
+            if name == "first":
+                first_done.wait(30)
+
+    def check(name: str) -> None:
+        with DeviceLock("GPU-1", tmp_path).held("shared"):
+            order.append(name)
+
+    threads = [threading.Thread(target=timing, args=("first",))]
+    threads[0].start()
+    assert _until(lambda: order == ["first"])
+    threads += [threading.Thread(target=timing, args=("next",))]
+    threads += [threading.Thread(target=check, args=(f"check {at}",)) for at in range(3)]
+    for thread in threads[1:]:
+        thread.start()
+    time.sleep(0.3)  # everyone is at the door
+    first_done.set()
+    for thread in threads:
+        thread.join(30)
+    assert (order[0], sorted(order[1:4]), order[4]) == ("first", ["check 0", "check 1", "check 2"], "next")
 
 
 def test_an_unknown_lock_mode_is_refused(tmp_path: Path) -> None:
@@ -510,10 +548,7 @@ def test_one_who_waits_is_noticed_and_others_who_ask_are_not(tmp_path: Path) -> 
         assert not lock.wanted()
         writer = threading.Thread(target=alone)
         writer.start()
-        deadline = time.monotonic() + 10
-        while not lock.wanted() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert lock.wanted()
+        assert _until(lock.wanted)
         assert not done.is_set()
     writer.join(10)
     assert done.is_set()

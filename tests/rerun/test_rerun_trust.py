@@ -147,9 +147,9 @@ def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
         def reset_persisting(self) -> None:
             told.append("reset")
 
-        def once(self, call: Any, inputs: Any) -> tuple[Any, float, float]:
-            told.append("window opens")
-            found = super().once(call, inputs)
+        def once(self, call: Any, inputs: Any, *, hold: bool = False) -> tuple[Any, float, float]:
+            told.append("window opens, its result held" if hold else "window opens")
+            found = super().once(call, inputs, hold=hold)
             told.append("window closes")
             return found
 
@@ -162,8 +162,18 @@ def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
         return []
 
     clock = Watched(torch.device("cpu"), None, 0)
-    meter.series(clock, call, prepare, 2, [], hardened=True, limit_s=60)
+    taken = meter.series(clock, call, prepare, 2, None, hardened=True, limit_s=60)
     assert told == ["prepare", "reset", "flush", "window opens", "call", "window closes"] * 2
+    assert taken["kept"] == {}
+    told.clear()
+    taken = meter.series(clock, call, prepare, 4, [1], hardened=False, limit_s=60)
+    assert [text for text in told if text.startswith("window opens")] == [
+        "window opens",
+        "window opens, its result held",
+        "window opens",
+        "window opens, its result held",
+    ]
+    assert sorted(taken["kept"]) == [1, 3]
 
 
 @pytest.mark.parametrize(("works", "verdict"), [(True, "fail"), (False, "skipped")])
@@ -444,6 +454,39 @@ def test_who_waits_for_the_device_stands_still(tmp_path: Path) -> None:
         waiter.join(30)
         assert taken.is_set()
         assert until(lambda: state(child) != "T")
+    finally:
+        root.communicate(b"\n", timeout=30)
+
+
+@needs_proc
+def test_who_stood_aside_is_not_sent_away_again_at_once(tmp_path: Path) -> None:
+    lock, aside = DeviceLock("GPU-1", tmp_path), threading.Event()
+    root = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        turn = Turn(lock, "shared", lambda: None)
+
+        def timing() -> None:
+            with DeviceLock("GPU-1", tmp_path).held("exclusive"):
+                aside.wait(30)
+
+        with turn:
+            first = threading.Thread(target=timing)
+            first.start()
+            assert until(lock.wanted)
+            threading.Timer(1.0, aside.set).start()
+            stood = turn.make_room(root.pid)
+            assert stood >= 1.0
+            until_then = time.monotonic() + min(stood, 3.0)
+            first.join(30)
+            second = threading.Thread(target=timing)
+            second.start()
+            assert until(lock.wanted)
+            asked = 0.0
+            while time.monotonic() < until_then - 0.2:  # for as long as it stood aside
+                asked += turn.make_room(root.pid)
+            assert asked == 0.0
+            assert until(lambda: turn.make_room(root.pid) > 0)
+            second.join(30)
     finally:
         root.communicate(b"\n", timeout=30)
 

@@ -12,14 +12,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _POLL_S = 0.02
+_GRACE_S = 0.15
+"""Some polls: in that time everyone who waited for a turn behind the last writer has taken it."""
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW  # the folder is everybody's, and so may links in it be
 
 
 class DeviceLock:
-    """Reader-writer lock on files in the system's temporary folder, fair to the one who wants the device alone.
+    """Reader-writer lock on files in the system's temporary folder, fair to the one who wants the device alone and to those who share it.
 
     ``flock`` alone would let readers pass a waiting writer for ever, so everyone first takes a turnstile, which the
-    writer keeps while it waits.
+    writer keeps while it waits. Nor do writers follow each other past readers who stood aside: a writer queues only
+    while nobody has the device alone, and a moment after that.
 
     Args:
         device: The GPU's UUID, or ``cpu``.
@@ -42,7 +45,10 @@ class DeviceLock:
             raise ValueError(f"no lock mode {mode!r}")
         turn, device = _opened(self._turnstile), _opened(self._device)
         try:
-            _wait(turn, fcntl.LOCK_EX, alive)
+            if mode == "exclusive":
+                _queue(turn, device, alive)
+            else:
+                _wait(turn, fcntl.LOCK_EX, alive)
             _wait(device, fcntl.LOCK_EX if mode == "exclusive" else fcntl.LOCK_SH, alive)
             fcntl.flock(turn, fcntl.LOCK_UN)
             yield
@@ -63,16 +69,32 @@ class DeviceLock:
         return False
 
 
+def _queue(turn: int, device: int, alive: Callable[[], None]) -> None:
+    """Take the turnstile while nobody has the device alone, those first who stood aside for the last one."""
+    while True:
+        _wait(device, fcntl.LOCK_SH, alive)
+        fcntl.flock(device, fcntl.LOCK_UN)
+        alive()
+        time.sleep(_GRACE_S)
+        if _taken(turn, fcntl.LOCK_EX):
+            if _taken(device, fcntl.LOCK_SH):
+                return
+            fcntl.flock(turn, fcntl.LOCK_UN)  # another one was quicker
+
+
+def _taken(lock: int, how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _wait(lock: int, how: int, alive: Callable[[], None]) -> None:
     """Take a lock, looking every now and then: a call that sleeps in the kernel could not be given up."""
-    while True:
-        try:
-            fcntl.flock(lock, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            alive()
-            time.sleep(_POLL_S)
-        else:
-            return
+    while not _taken(lock, how):
+        alive()
+        time.sleep(_POLL_S)
 
 
 def _opened(path: Path) -> int:

@@ -26,6 +26,8 @@ _BOOT = _HERE / "child" / "boot.py"
 _POLL_S = 0.05
 _DRAIN_S = 0.05
 """How long a frozen stage's last kernels get to run out before the device is given to one who times."""
+_MOST_KEPT_S = 3.0
+"""How long one who stood aside may keep the device from the next who times."""
 
 Event = dict[str, Any]
 
@@ -209,6 +211,7 @@ class Turn:
 
     def __init__(self, lock: DeviceLock, mode: str, alive: Callable[[], None]):
         self._lock, self._mode, self._alive, self._held = lock, mode, alive, contextlib.ExitStack()
+        self._kept_until = 0.0
 
     def __enter__(self) -> None:
         self.take(self._mode)
@@ -233,8 +236,12 @@ class Turn:
             thaw(frozen)
 
     def make_room(self, root: int) -> float:
-        """Let one who waits for the device have it, what is below `root` frozen meanwhile; gives the seconds that took."""
-        if self._mode != "shared" or not self._lock.wanted():
+        """Let one who waits for the device have it, what is below `root` frozen meanwhile; gives the seconds that took.
+
+        After that it has the device for as long itself, up to some seconds: however many wait to time, who builds or
+        checks comes on.
+        """
+        if self._mode != "shared" or time.monotonic() < self._kept_until or not self._lock.wanted():
             return 0.0
         started, frozen = time.monotonic(), freeze(root)
         try:
@@ -242,4 +249,6 @@ class Turn:
             self.take("shared")
         finally:
             thaw(frozen)
-        return time.monotonic() - started
+        stood_aside = time.monotonic() - started
+        self._kept_until = time.monotonic() + min(stood_aside, _MOST_KEPT_S)
+        return stood_aside

@@ -62,6 +62,7 @@ class Candidate:
         self.result: Any = None
         self.kept: dict[int, Any] = {}
         self.weights: dict[str, Any] = {}
+        self._recording: Any = None
         self._recipes: list[Recipe] = []
         self._base: list[list[Any]] = []
         self._inputs: list[list[Any]] = []
@@ -225,7 +226,7 @@ class Candidate:
         return {"warmup": [warm], **series, "kept": sorted(self.kept)}
 
     def profile(self, message: Message) -> Message:
-        """What runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets.
+        """Record what runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets.
 
         ``checked`` is as ``fixed``, but in the name of the deck's check.
         """
@@ -233,15 +234,30 @@ class Candidate:
             raise RuntimeError("there is no device to profile")
         count = int(message["count"])
         if isinstance(self.model, Stepper):
-            return self._chains().profiled([recipe.seed for recipe in self._recipes], count)
-        first = self._inputs[0]
-        # The plain one first: giving persisting lines back would disarm what it is to be held against.
-        fixed = meter.profile(self.clock, self._call, lambda _: first, count, hardened=False)
-        self._wear(CHECK)
-        checked = meter.profile(self.clock, self._call, lambda _: first, count, hardened=False)
-        self._wear(BENCHMARK)
-        rotated = meter.profile(self.clock, self._call, self._rotated, count, hardened=True)
-        return {"fixed": fixed, "checked": checked, "rotated": rotated}
+            self._recording = self._chains().recorded([recipe.seed for recipe in self._recipes], count)
+            return {}
+
+        def one(script: str) -> meter.Part:
+            def prepare(_: int) -> Sequence[Any]:
+                self._wear(script)
+                return self._inputs[0]
+
+            return meter.Part(partial(self.guises[script].run, self.model), prepare)
+
+        def rotated(at: int) -> Sequence[Any]:
+            self._wear(BENCHMARK)
+            return self._rotated(at)
+
+        # The plain ones first: giving persisting lines back would disarm what they are to be held against.
+        parts = {"fixed": one(BENCHMARK), "checked": one(CHECK)}
+        parts["rotated"] = meter.Part(partial(self.guises[BENCHMARK].run, self.model), rotated, hardened=True)
+        self._recording = meter.record(self.clock, parts, count)
+        return {}
+
+    def profiled(self, _: Message) -> Message:
+        """What the last recording holds."""
+        recording, self._recording = self._recording, None
+        return meter.read_recording(recording)
 
     def _rotated(self, at: int) -> Sequence[Any]:
         """The inputs of call `at`, in turn from all sets, with contents that no call before had."""
@@ -374,6 +390,7 @@ def serve(wire: Wire, candidate: Candidate) -> None:
         "ready": candidate.ready,
         "time": candidate.time,
         "profile": candidate.profile,
+        "profiled": candidate.profiled,
         "burst": candidate.burst,
         "fetch": candidate.fetch,
         "state": candidate.state,

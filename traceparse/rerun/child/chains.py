@@ -100,20 +100,31 @@ class Chains:
                 self._chain(*self._start(seed), self.steps)
         self._clock.synchronize()
 
-    def profiled(self, seeds: Sequence[int], count: int) -> Message:
-        """What runs on the device in single steps of a chain under way: of one chain, then of another with persisting lines given back.
+    def recorded(self, seeds: Sequence[int], count: int) -> Any:
+        """Record what runs on the device in single steps of a chain under way.
 
-        A chain's first steps are left out: there a model may take the caches over, or compile.
+        ``fixed`` is one chain, ``rotated`` another, with persisting lines given back before each step. A chain's
+        first steps are left out: there a model may take the caches over, or compile.
         """
-        reply = {}
-        for kind, seed, hardened in (("fixed", seeds[0], False), ("rotated", seeds[1], True)):
-            place = list(self._start(seed))
+        place: list[Any] = []
 
-            def step(_: Sequence[Any], place: list[Any] = place) -> None:
-                place[:] = self._run(self._stepper.model.step, place)
+        def step(_: Sequence[Any]) -> None:
+            place[:] = self._run(self._stepper.model.step, place)
 
-            with torch.no_grad():
-                for _ in range(_SETTLED_STEPS):
-                    step(())
-            reply[kind] = meter.profile(self._clock, step, lambda _: (), count, hardened=hardened)
-        return reply
+        def chain(seed: int) -> Callable[[int], Sequence[Any]]:
+            def prepare(at: int) -> Sequence[Any]:
+                if at == 0:
+                    place.clear()  # two long contexts might not fit
+                    place[:] = self._start(seed)
+                    with torch.no_grad():
+                        for _ in range(_SETTLED_STEPS):
+                            step(())
+                return ()
+
+            return prepare
+
+        parts = {
+            "fixed": meter.Part(step, chain(seeds[0])),
+            "rotated": meter.Part(step, chain(seeds[1]), hardened=True),
+        }
+        return meter.record(self._clock, parts, count)

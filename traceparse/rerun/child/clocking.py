@@ -71,8 +71,9 @@ def profile(session: Session) -> None:
         session.open(at)
         session.ask("ready", "build", recipes=[vars(recipe) for recipe in _recipes(session)], profile=at == 0)
         session.hold("exclusive")
-        reply = session.ask("profile", "time", count=session.order["profile"])
+        session.ask("profile", "time", count=session.order["profile"])
         session.hold("shared")
+        reply = _profiled(session.ask("profiled", "time"))
         if not _any_kernel(reply) and not _sees_device():
             print(f"profile, shape {at}: the tracer shows no device activity here, not even our own", flush=True)
             reply = {"fixed": {"calls": []}, "rotated": {"calls": []}}
@@ -86,6 +87,25 @@ def _any_kernel(reply: Message) -> bool:
 def _sees_device() -> bool:
     """Whether the tracer works on this machine at all, by this process's own work: else its silence accuses nobody."""
     return any(meter.attach() for _ in range(2))
+
+
+def _profiled(reply: Message) -> Message:
+    """A reply of recorded calls, if it is one.
+
+    Raises:
+        Stop: It is none, as only code that writes in our place makes it.
+    """
+    try:
+        for part in ("fixed", "rotated"):
+            for call in reply[part]["calls"]:
+                if not all(isinstance(name, str) and float(took) >= 0 for name, took in call["kernels"]):
+                    raise ValueError(f"{part} lists no kernels")
+                if not 0 <= float(call["busy_us"]) < math.inf:
+                    raise ValueError(f"{part} tells no time")
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"no answer of ours to a request for a profile ({type(error).__name__}: {error})"
+        raise Stop(kind="forged", op="profile", message=message) from None
+    return reply
 
 
 def _formed(reply: Message) -> Message:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, record_function
@@ -28,7 +28,7 @@ _no_grad = torch.no_grad
 _current_stream = torch.cuda.current_stream
 _clone, _detach = torch.Tensor.clone, torch.Tensor.detach
 _type = type  # a candidate can replace the built-in
-_MARK = "traceparse call"
+_MARK, _LOST = "traceparse call: ", "traceparse first call"
 _SKEW_US = 10.0
 """How far the device's clock may run ahead of the host's in a trace; a flush takes longer."""
 
@@ -238,44 +238,63 @@ def clone(result: Any) -> Any:
     return _clone(_detach(result)) if _type(result) is torch.Tensor else result
 
 
-def profile(
-    clock: Clock, call: Call, prepare: Callable[[int], Sequence[Any]], count: int, *, hardened: bool
-) -> dict[str, Any]:
-    """What really runs on the device in each of `count` calls, by torch's profiler, each call by itself after a flush.
+class Part(NamedTuple):
+    """One kind of calls to be recorded: what is called, on what, and whether persisting L2 lines are given back before."""
+
+    call: Call
+    prepare: Callable[[int], Sequence[Any]]
+    hardened: bool = False
+
+
+def record(clock: Clock, parts: Mapping[str, Part], count: int) -> Any:
+    """Let torch's profiler see `count` calls of each part, one part after the other, each call by itself after a flush.
 
     One recording for all, since starting the tracer takes far longer than a call; a marked range around each call and
     the wait for it says what is whose.
 
     Returns:
-        ``calls``: for each call its device activities as ``kernels``, ``[name, microseconds]`` each; ``busy_us``, their
-            union; ``launches``, how often the host launched what (`launches_of`).
+        The recording, for `read_recording`: reading it takes longer still, and needs no device.
     """
     with profiler(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
-        for at in range(count + 1):
-            inputs = prepare(at)
-            if hardened:
-                clock.reset_persisting()
-            clock.flush()
-            clock.synchronize()
-            with record_function(_MARK):
-                with _no_grad():
-                    call(inputs)
+        first = True
+        for kind, part in parts.items():
+            for at in range(count + first):  # the first call of a recording loses events while the tracer starts
+                inputs = part.prepare(at)
+                if part.hardened:
+                    clock.reset_persisting()
+                clock.flush()
                 clock.synchronize()
-    marks: list[tuple[float, float]] = []
+                with record_function(_LOST if first else _MARK + kind):
+                    with _no_grad():
+                        part.call(inputs)
+                    clock.synchronize()
+                first = False
+    return recorded
+
+
+def read_recording(recorded: Any) -> dict[str, Any]:
+    """What really ran on the device in each recorded call.
+
+    Returns:
+        By part ``calls``: for each call its device activities as ``kernels``, ``[name, microseconds]`` each;
+            ``busy_us``, their union; ``launches``, how often the host launched what (`launches_of`).
+    """
+    marks: dict[str, list[tuple[float, float]]] = {}
     spans: list[tuple[float, float, str]] = []
     asked: list[tuple[float, float, str]] = []
     for event in recorded.events():
         on_device, name = str(event.device_type).endswith("CUDA"), event.name
         span = (event.time_range.start, event.time_range.end)
-        if name == _MARK:
+        if name.startswith(_MARK):
             if not on_device:
-                marks.append(span)
+                marks.setdefault(name.removeprefix(_MARK), []).append(span)
+        elif name == _LOST:
+            continue
         elif on_device:
             spans.append((*span, name))
         elif name.startswith("cu"):
             asked.append((*span, name))
-    # The first call of a recording loses events while the tracer starts.
-    return {"calls": [_of_call(mark, spans, asked) for mark in sorted(marks)[1:]]}
+    return {kind: {"calls": [_of_call(mark, spans, asked) for mark in sorted(own)]} for kind, own in marks.items()}
 
 
 def _of_call(
