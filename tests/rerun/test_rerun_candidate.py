@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from traceparse.rerun.child import meter  # noqa: E402
 from traceparse.rerun.child.candidate import Candidate  # noqa: E402
+from traceparse.rerun.child.failure import failure  # noqa: E402
 from traceparse.rerun.child.problem import Recipe  # noqa: E402
 from traceparse.rerun.child.watched import switches, tools  # noqa: E402
 
@@ -111,6 +112,18 @@ def test_every_part_is_recorded_as_often_as_asked(candidate: Candidate) -> None:
     read = meter.read_recording(meter.record(candidate.clock, {name: part(name) for name in made}, 3))
     assert {name: len(value["calls"]) for name, value in read.items()} == {"one": 3, "two": 3}
     assert made == {"one": [0, 1, 2, 3], "two": [0, 1, 2]}
+
+
+def test_a_failure_shows_the_solutions_frames_alone(candidate: Candidate, tmp_path: Path) -> None:
+    (tmp_path / "check.py").write_text("# line 1\n# line 2: never run\n")
+    (tmp_path / "solution.py").write_text("def deeper():\n    raise ValueError('odd shape')\n\n\ndeeper()\n")
+    with pytest.raises(ValueError, match="odd shape") as caught:
+        candidate.load({})
+    trace = failure(caught.value)["error"]["trace"]
+    assert "in deeper" in trace
+    assert "solution.py" in trace
+    assert "check.py" not in trace
+    assert "/candidate.py" not in trace
 
 
 def test_a_profile_without_a_device_is_refused(candidate: Candidate) -> None:

@@ -473,20 +473,25 @@ def test_who_stood_aside_is_not_sent_away_again_at_once(tmp_path: Path) -> None:
             first = threading.Thread(target=timing)
             first.start()
             assert until(lock.wanted)
-            threading.Timer(1.0, aside.set).start()
+            threading.Timer(2.0, aside.set).start()
             stood = turn.make_room(root.pid)
-            assert stood >= 1.0
-            until_then = time.monotonic() + min(stood, 3.0)
+            assert stood >= 2.0
+            until_then = time.monotonic() + min(stood / 2, 3.0)
             first.join(30)
             second = threading.Thread(target=timing)
             second.start()
             assert until(lock.wanted)
             asked = 0.0
-            while time.monotonic() < until_then - 0.2:  # for as long as it stood aside
+            while time.monotonic() < until_then - 0.2:  # half as long as it stood aside
                 asked += turn.make_room(root.pid)
             assert asked == 0.0
             assert until(lambda: turn.make_room(root.pid) > 0)
             second.join(30)
+            assert turn.aside_s > 1.0
+            assert turn.alone_s == 0.0
+            turn.take("exclusive")
+            time.sleep(0.1)
+        assert 0.1 <= turn.alone_s < 30.0
     finally:
         root.communicate(b"\n", timeout=30)
 

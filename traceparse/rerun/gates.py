@@ -11,6 +11,7 @@ excluded. A child process is no sandbox: the candidate can write wherever the us
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -49,7 +50,6 @@ PROOFS: dict[str, str] = {
 LIBRARY_MARKS = (
     "cublas",
     "nvjet",
-    "cutlass_80_",
     "sm90_xmma",
     "sm80_xmma",
     "cudnn",
@@ -69,6 +69,8 @@ LIBRARY_MARKS = (
     "pytorch_flash",
     "fmha_v2",
 )
+_LIBRARY_CUTLASS = re.compile(r"cutlass_\d{2,3}_(?:tensorop|wmma_tensorop|simt)_")
+"""cuBLAS's own instances of CUTLASS, named by its generator; who writes with the templates has other names."""
 LIBRARY_STARTS = ("ampere_", "turing_", "volta_", "hopper_")
 """Words that a kernel of one's own may well hold, but that open the names of cuBLAS's."""
 
@@ -266,7 +268,11 @@ def library_shares(kernels: Sequence[tuple[str, float]]) -> dict[str, float]:
     whole = sum(share for _, share in kernels) or 1.0
     for name, share in kernels:
         share /= whole
-        if name.startswith(LIBRARY_STARTS) or any(mark in name for mark in LIBRARY_MARKS):
+        if (
+            name.startswith(LIBRARY_STARTS)
+            or any(mark in name for mark in LIBRARY_MARKS)
+            or _LIBRARY_CUTLASS.search(name)
+        ):
             shares["library"] += share
         elif any(mark in name for mark in TORCH_MARKS):
             shares["torch"] += share

@@ -43,6 +43,8 @@ class StageResult:
         wall_s: Time it took.
         peak_bytes: Greatest host memory of the tree.
         stragglers: Processes that had to be killed after the stage had ended by itself.
+        alone_s: Time in which it had the device alone.
+        aside_s: Time in which it stood aside for others, or waited to have the device alone.
         log: Its output.
     """
 
@@ -52,6 +54,8 @@ class StageResult:
     wall_s: float = 0.0
     peak_bytes: int = 0
     stragglers: int = 0
+    alone_s: float = 0.0
+    aside_s: float = 0.0
     log: Path | None = None
 
     def last(self, kind: str) -> Event | None:
@@ -98,8 +102,11 @@ def run_stage(
     """
     result = StageResult(log=stage.log)
     # The device first: a process that waits for it would use up the time it has.
-    with turn:
-        _supervised(stage, order, result, turn, progress, alive)
+    try:
+        with turn:
+            _supervised(stage, order, result, turn, progress, alive)
+    finally:
+        result.alone_s, result.aside_s = turn.alone_s, turn.aside_s
     return result
 
 
@@ -207,17 +214,28 @@ class Turn:
         lock: The device's lock.
         mode: How it is held at first.
         alive: Called while somebody else is waited for; raises to stop.
+
+    Attributes:
+        alone_s: Time with the device alone so far.
+        aside_s: Time frozen so far.
     """
 
     def __init__(self, lock: DeviceLock, mode: str, alive: Callable[[], None]):
         self._lock, self._mode, self._alive, self._held = lock, mode, alive, contextlib.ExitStack()
-        self._kept_until = 0.0
+        self._kept_until = self.alone_s = self.aside_s = 0.0
+        self._alone_since: float | None = None
 
     def __enter__(self) -> None:
         self.take(self._mode)
 
     def __exit__(self, *_: object) -> None:
+        self._give_up()
+
+    def _give_up(self) -> None:
         self._held.close()
+        if self._alone_since is not None:
+            self.alone_s += time.monotonic() - self._alone_since
+            self._alone_since = None
 
     def take(self, mode: str, root: int | None = None) -> None:
         """Hold the device otherwise from now on; what is below `root` is frozen while it has to wait for that."""
@@ -228,18 +246,21 @@ class Turn:
                 frozen.extend(freeze(root))
             self._alive()
 
-        self._held.close()
-        self._mode = mode
+        self._give_up()
+        self._mode, asked = mode, time.monotonic()
         try:
             self._held.enter_context(self._lock.held(mode, waiting))
+            if mode == "exclusive":
+                self._alone_since = time.monotonic()
         finally:
             thaw(frozen)
+            self.aside_s += time.monotonic() - asked
 
     def make_room(self, root: int) -> float:
         """Let one who waits for the device have it, what is below `root` frozen meanwhile; gives the seconds that took.
 
-        After that it has the device for as long itself, up to some seconds: however many wait to time, who builds or
-        checks comes on.
+        After that it has the device itself for half as long, up to some seconds: however many wait to time, who builds
+        or checks comes on.
         """
         if self._mode != "shared" or time.monotonic() < self._kept_until or not self._lock.wanted():
             return 0.0
@@ -250,5 +271,5 @@ class Turn:
         finally:
             thaw(frozen)
         stood_aside = time.monotonic() - started
-        self._kept_until = time.monotonic() + min(stood_aside, _MOST_KEPT_S)
+        self._kept_until = time.monotonic() + min(stood_aside / 2, _MOST_KEPT_S)
         return stood_aside

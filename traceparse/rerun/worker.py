@@ -111,6 +111,7 @@ class Workplace:
         }
         self.left_out = sorted(side_files.keys() - self._side_files.keys())
         self.environment = self._environment()
+        self._took: dict[str, str] = {}
 
     def strict(self, progress: Callable[[Event], None]) -> StageResult:
         """Our proofs of correctness at every shape."""
@@ -186,7 +187,10 @@ class Workplace:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as out:
             for part in sorted(self.folder.glob("*.log"), key=lambda path: path.stat().st_mtime):
-                out.write(f"===== {part.stem} =====\n".encode() + part.read_bytes() + b"\n")
+                took = self._took.get(part.stem)
+                out.write(
+                    f"===== {part.stem}{f', {took}' if took else ''} =====\n".encode() + part.read_bytes() + b"\n"
+                )
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- stages --------------------------------------------------------------------------------------------------------
@@ -236,7 +240,11 @@ class Workplace:
         stage = Stage(
             argv, self.folder, self.folder / f"{name}.log", self.environment, limit_s, self.limits.memory_bytes
         )
-        return run_stage(stage, order, Turn(self.lock, mode, self.alive), progress, self.alive)
+        result = run_stage(stage, order, Turn(self.lock, mode, self.alive), progress, self.alive)
+        self._took[name] = (
+            f"{result.wall_s:.1f} s: {result.alone_s:.1f} s with the device alone, {result.aside_s:.1f} s standing aside"
+        )
+        return result
 
     # --- folders and environment ---------------------------------------------------------------------------------------
 

@@ -6,10 +6,8 @@ outputs are compared by the judge, which alone holds the reference's; times are 
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +18,7 @@ import torch
 from traceparse.rerun.child import meter
 from traceparse.rerun.child.chains import Chains
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
+from traceparse.rerun.child.failure import failure
 from traceparse.rerun.child.guise import BENCHMARK, CHECK, Guise
 from traceparse.rerun.child.landing import Landing
 from traceparse.rerun.child.problem import (
@@ -34,8 +33,7 @@ from traceparse.rerun.child.steps import Stepper, start, steps_of
 from traceparse.rerun.child.watched import switches, tools
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
-_type = builtins.type  # a candidate can replace the built-in
-_PR_SET_PDEATHSIG = 1
+_type = type  # a candidate can replace the built-in
 _POISON_BYTES = 2 << 30
 _FIRST_CALLS = 4
 
@@ -92,7 +90,7 @@ class Candidate:
 
     def load(self, _: Message) -> Message:
         """Import the solution."""
-        self.solution = load_module(self.folder / "solution.py", "solution")
+        self.solution = self.guise.prepare(load_module, (self.folder / "solution.py", "solution"))
         if not hasattr(self.solution, "Model"):
             raise AttributeError("solution.py defines no Model")
         return {}
@@ -107,7 +105,8 @@ class Candidate:
             torch.cuda.empty_cache()
         oracle = build_model(self.reference, self.reference, self.shape, int(message["seed"]), self.device)
         weights = oracle.state_dict()
-        model = build_model(self.solution, self.reference, self.shape, int(message["seed"]), self.device)
+        own = (self.solution, self.reference, self.shape, int(message["seed"]), self.device)
+        model = self.guise.prepare(build_model, own)
         try:
             model.load_state_dict(weights, strict=True)
         except RuntimeError as error:
@@ -372,12 +371,6 @@ def _triton_version() -> str | None:
     return str(triton.__version__)
 
 
-def _failure(error: BaseException) -> Message:
-    """An exception as data; frames of this project stay out of the trace."""
-    text = "".join(traceback.format_exception(error))
-    return {"error": {"type": _type(error).__name__, "message": str(error)[-4000:], "trace": text[-6000:]}}
-
-
 def serve(wire: Wire, candidate: Candidate) -> None:
     """Answer requests until the judge closes the channel."""
     handlers: dict[str, Callable[[Message], Message]] = {
@@ -403,7 +396,7 @@ def serve(wire: Wire, candidate: Candidate) -> None:
         try:
             reply = handlers[message["op"]](message)
         except BaseException as error:  # noqa: BLE001 - SystemExit too: a kernel that ends the process has failed
-            reply = _failure(error)
+            reply = failure(error)
             # The traceback holds the frames of the failed call, and these hold its tensors.
             error.__traceback__ = None
         wire.send({"nonce": message["nonce"], **reply})

@@ -17,6 +17,9 @@ CHECK, BENCHMARK = "check.py", "benchmark.py"
 _INNER = {CHECK: ("correctness.py", "check_correctness"), BENCHMARK: ("timing.py", "time_fn")}
 """What a script calls a model through: file in the deck's ``src/eval`` and function."""
 
+frames_made: set[str] = set()
+"""Files in whose name there are frames here."""
+
 Run = Callable[[Callable[..., Any], Sequence[Any]], Any]
 
 
@@ -35,6 +38,8 @@ class Guise:
         inner = _frame(source, function, source.stem, "call(*inputs)", {})
         self.run: Run = _frame(self._script, "main", "__main__", "inner(call, inputs)", {"inner": inner})
         """``run(call, inputs)`` gives ``call(*inputs)``, with two frames on the stack as the script would have them."""
+        self.prepare: Run = _frame(self._script, "main", "__main__", "call(*inputs)", {})
+        """The same with the script's frame alone, as for what it does itself: importing a solution, building its model."""
 
     def put_on(self) -> None:
         """Let the process's arguments and main module name the script from now on."""
@@ -44,6 +49,7 @@ class Guise:
 
 
 def _frame(file: Path, function: str, module: str, value: str, names: dict[str, Any]) -> Run:
+    frames_made.add(str(file))
     space = {"__name__": module, "__file__": str(file), **names}
     exec(compile(f"def {function}(call, inputs):\n    return {value}\n", str(file), "exec"), space)  # noqa: S102 - our own two lines
     made: Run = space[function]
