@@ -53,16 +53,6 @@ FRAME_TOKENS = 8
 _CHARS_PER_TOKEN = 2
 """Reasoning of more tokens than this share of the thinking's characters cannot all be in the log."""
 
-_CUT_ARGUMENT = (
-    r"(?:(?:…|\\u2026) ?\+\d+ (?:more )?lines?"
-    r"|\.\.\. \(\d[\d,]* more chars\)"
-    r"|(?:…|\\u2026|\.\.\.) ?\[truncated\]"
-    r"|\[\.\.\. truncated[^\]\"\n]*\]"
-    r"|\[(?:\.\.\. )?(?:\d+ lines omitted|omitted \d+ of \d+ lines)(?: \.\.\.)?\])"
-    r"(?:\s|\\[nrt])*\""
-)
-"""A mark of cut text at the end of a string in a call's JSON arguments; a mark that the agent itself wrote stands further in."""
-
 _CUT_PAGE = r"… \+\d+ more lines?\s*\z"
 """Ends the outputs of pages of twelve lines an output; these show the first line of a longer command without any mark."""
 
@@ -194,17 +184,14 @@ def _sums(data: Dataset) -> pl.DataFrame:
 
 
 def _cut_traces(data: Dataset) -> set[str]:
-    """The traces of whose agent some text or arguments are known to be cut.
-
-    The flag of a call's block says nothing of its arguments, so their marks are looked for.
-    """
+    """The traces of whose agent some text or arguments are known to be cut."""
+    of_agent = pl.col("truncated") & (pl.col("role") == "assistant") & (pl.col("kind") != "tool_result")
     cut_page = pl.col("text").str.tail(60).str.contains(_CUT_PAGE)
-    blocks = data.scan("blocks").filter(((pl.col("role") == "assistant") & pl.col("truncated")) | cut_page)
-    calls = data.scan("tool_calls").filter(pl.col("input_json").str.contains(_CUT_ARGUMENT))
     converted = data.scan("runs").filter(pl.col("format").str.ends_with("-converted")).select("trace_id")
-    of_agent = blocks.filter((pl.col("role") == "assistant") & pl.col("truncated")).select("trace_id")
-    of_pages = blocks.filter(cut_page).select("trace_id").join(converted, on="trace_id", how="semi")
-    return set(pl.concat([of_agent, of_pages, calls.select("trace_id")]).unique().collect()["trace_id"])
+    blocks = data.scan("blocks").select("trace_id", of_agent=of_agent, cut_page=cut_page)
+    pages = blocks.filter("cut_page").join(converted, on="trace_id", how="semi")
+    cut = pl.concat([blocks.filter("of_agent"), pages]).select("trace_id")
+    return set(cut.unique().collect()["trace_id"])
 
 
 def _pairs(run: dict[str, Any], sums: dict[str, Any]) -> Iterator[_Pair]:

@@ -42,6 +42,15 @@ def test_a_call_announced_twice_is_one_call_with_the_fuller_arguments() -> None:
     assert (columns["record"], columns["input_json"], columns["result_record"]) == ([0], ['{"command":"ls"}'], [2])
 
 
+def test_an_announcement_that_the_log_cut_counts_only_where_it_is_the_one_kept() -> None:
+    short, long = '{"command":"cat > a.py… +9 lines"}', '{"command":"cat > a.py <<E\\nimport torch\\nE","timeout":9}'
+    whole, cut = ask(0, "a", long), ask(1, "a", short)
+    cut.blocks[0].truncated = True
+    for events, right in (([whole, cut], False), ([cut, whole], False), ([cut], True), ([ask(0, "a"), cut], True)):
+        trace = Trace("test", events, [], 2, ["a"], "adjacency", real_clock=False)
+        assert assemble(trace).tool_calls["truncated"] == [right]
+
+
 def test_an_id_used_again_after_its_answer_is_a_new_call() -> None:
     assert calls(ask(0, "a"), answer(1, "a"), ask(2, "a"), answer(3, "a")) == [(0, 1), (2, 3)]
 

@@ -268,6 +268,19 @@ def test_the_unknown_model_is_null_and_cut_outputs_are_marked(tmp_path: Path) ->
     assert run.tool_calls["truncated"] == [True]
 
 
+def test_a_call_is_truncated_where_its_arguments_are_cut_though_its_result_is_whole(tmp_path: Path) -> None:
+    ends = ["import torch\n\n... (904 more chars)", "import torch\nprint('... (904 more chars)')\n", "import torch\n"]
+    records: list[tuple[str, Any, Any]] = []
+    for number, end in enumerate(ends):
+        asked = call("Write", f"t{number}", content=end, file_path="a.py")
+        records += [("assistant", asked, None), ("user", result(f"t{number}", "written"), None)]
+    write_lines(tmp_path / "r.jsonl", *converted(0, *records))
+    run = run_of(tmp_path)
+    assert run.tool_calls["truncated"] == [True, False, False]
+    by_kind = zip(run.blocks["kind"], run.blocks["truncated"], strict=True)
+    assert [cut for kind, cut in by_kind if kind == "tool_use"] == [True, False, False]
+
+
 def test_a_native_file_with_whole_seconds_stays_native_where_ids_repeat(tmp_path: Path) -> None:
     records = converted(
         0,

@@ -263,6 +263,14 @@ def test_cut_outputs_are_marked() -> None:
     assert at(trace, 1).blocks[0].truncated
 
 
+@pytest.mark.parametrize(("end", "cut"), [("… +95 more lines", True), ("pass", False)])
+def test_cut_arguments_are_marked(end: str, cut: bool) -> None:
+    for kind, key in (("custom_tool_call", "input"), ("function_call", "arguments")):
+        item = {"type": kind, "name": "x", "call_id": "c", key: f"a\n{end}"}
+        trace = read_bytes(codex_rollout, jsonl(META, {"type": "response_item", "payload": item}))
+        assert at(trace, 1).blocks[0].truncated is cut
+
+
 def test_scripts_of_the_exec_tool() -> None:
     script = 'const r = await tools.exec_command({"cmd":"python check.py && echo \\"ok\\"","workdir":"/w"});\ntext(r.output);'
     item = {"type": "custom_tool_call", "name": "exec", "call_id": "c", "input": script}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceparse.formats.blocks import tool_call
+from traceparse.formats.blocks import cut_arguments, cut_marked, tool_call
 from traceparse.formats.loose import add, content_blocks, count, instant, lasted, number, sum_usage, use_block, whole
 from traceparse.model import Usage
 
@@ -104,3 +105,35 @@ def test_nothing_raises(value: Any) -> None:
 )
 def test_a_calls_arguments_are_json_text(arguments: bytes, stands: str) -> None:
     assert tool_call("t", "x", arguments).input_json == stands
+
+
+MARKS = [
+    "… +95 more lines",
+    "… +1 more line\n",
+    "… +12 lines",
+    "... (1,818 more chars)",
+    "…[truncated]",
+    "... [truncated]\n",
+    "[... truncated 40 lines]",
+    "[12 lines omitted]",
+    "[... omitted 12 of 40 lines ...]",
+]
+"""As harnesses, viewers and converters end a text that they cut."""
+
+WHOLE = [
+    "",
+    "print('… +95 more lines')",
+    "[12 lines omitted] then more",
+    "rows[3 lines]",
+    "and so on…",
+    "…[truncated]\\n",
+]
+
+
+@pytest.mark.parametrize("end", [*MARKS, *WHOLE])
+@pytest.mark.parametrize("escaped", [False, True])
+def test_a_text_and_a_calls_argument_that_end_in_a_mark_are_cut(end: str, escaped: bool) -> None:
+    text = f"x = 1\n{end}"
+    assert cut_marked(text) == (end in MARKS)
+    for arguments in ({"content": text, "path": "a.py"}, {"edits": [{"old": "a", "new": text}]}, text):
+        assert cut_arguments(json.dumps(arguments, ensure_ascii=escaped)) == (end in MARKS)

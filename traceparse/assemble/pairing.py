@@ -16,6 +16,7 @@ class Call(msgspec.Struct):
         event: Index of the event that first announces it.
         block: Position of its block there.
         arguments: The fullest statement of it, where a harness announces a call twice under one id.
+        truncated: The log cut that statement.
         result_event: Index of the event that answers it, or None.
         result_block: Position of the answer there.
     """
@@ -24,6 +25,7 @@ class Call(msgspec.Struct):
     event: int
     block: int
     arguments: ToolCall
+    truncated: bool
     result_event: int | None = None
     result_block: int | None = None
 
@@ -46,9 +48,9 @@ def pair(trace: Trace, responses: list[Response]) -> list[Call]:
                 earlier = pending.get(key) if block.call.call_id else None
                 if earlier is not None and earlier.arguments.name == block.call.name:
                     if len(block.call.input_json) > len(earlier.arguments.input_json):
-                        earlier.arguments = block.call
+                        earlier.arguments, earlier.truncated = block.call, block.truncated
                     continue
-                call = Call(turn_of[index], index, position, block.call)
+                call = Call(turn_of[index], index, position, block.call, block.truncated)
                 calls.append(call)
                 if block.call.call_id:
                     pending[key] = call

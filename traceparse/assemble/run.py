@@ -66,8 +66,7 @@ def _blocks(
 def _tool_calls(trace: Trace, calls: list[Call], number: dict[tuple[int, int], int], trust: bool) -> Columns:
     rows: list[tuple[Any, ...]] = []
     for position, call in enumerate(calls):
-        event, asked = trace.events[call.event], call.arguments
-        cut = event.blocks[call.block].truncated
+        event, asked, cut = trace.events[call.event], call.arguments, call.truncated
         result_record = result_block = result_chars = duration = None
         is_error = basis = code = None
         if call.result_event is not None and call.result_block is not None:

@@ -9,9 +9,17 @@ import msgspec
 
 from traceparse.model import ToolCall
 
-_CUT = re.compile(
-    r"(?:…\[truncated\]|\.\.\. \(\d[\d,]* more chars\)|… \+\d+ more lines?|\[\.\.\. truncated[^\]\n]*\])\s*\Z"
+_MARK = (
+    r"(?:(?:…|\\u2026) ?\+\d+ (?:more )?lines?"
+    r"|\.\.\. \(\d[\d,]* more chars\)"
+    r"|(?:…|\\u2026|\.\.\.) ?\[truncated\]"
+    r"|\[\.\.\. truncated[^\]\"\n]{0,40}\]"
+    r"|\[(?:\.\.\. )?(?:\d+ lines omitted|omitted \d+ of \d+ lines)(?: \.\.\.)?\])"
 )
+_CUT = re.compile(_MARK + r"\s*\Z")
+_CUT_STRING = re.compile(_MARK + r"(?:\s|\\[nrt])*\"")
+# Every mark holds one of these; to look for them costs a fraction of the pattern over arguments that hold whole files.
+_CUT_WORDS = ("…", "\\u2026", " more chars)", "truncated", "omitted")
 _COMMAND_KEYS = ("command", "cmd", "script", "CommandLine")
 _PATH_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file", "notebook_path", "TargetFile")
 
@@ -26,6 +34,11 @@ _DECODER = msgspec.json.Decoder(_Arguments)
 def cut_marked(text: str) -> bool:
     """Whether the text ends in a mark by which a harness or a converter says that it cut it."""
     return text.endswith(_CUT_ENDS) and bool(_CUT.search(text[-60:]))
+
+
+def cut_arguments(input_json: str) -> bool:
+    """Whether a string in a call's JSON arguments ends in such a mark; one that the agent itself wrote stands further in."""
+    return any(word in input_json for word in _CUT_WORDS) and _CUT_STRING.search(input_json) is not None
 
 
 def tool_call(call_id: str | None, name: str, arguments: bytes | str) -> ToolCall:

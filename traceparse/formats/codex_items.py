@@ -14,6 +14,7 @@ import msgspec
 from traceparse.formats.blocks import flatten, tool_call
 from traceparse.formats.loose import (
     answer_blocks,
+    call_block,
     content_blocks,
     json_text,
     mapping,
@@ -97,13 +98,13 @@ def _call(item: Item) -> Block:
         if item.name == "exec":
             call.command = script_command(item.input)
         call.file_path = patched_file(item.input)
-        return Block("tool_use", call.input_json, call=call)
+        return call_block(call)
     arguments = item.arguments if item.arguments is not None else item.input
     if isinstance(arguments, str):
         call = tool_call(item.call_id, string(item.name) or "", arguments)
         if call.command is not None and "*** Begin Patch" in call.command:
             call.file_path = call.file_path or patched_file(call.command)
-        return Block("tool_use", call.input_json, call=call)
+        return call_block(call)
     return use_block(item.call_id, item.name, arguments)
 
 

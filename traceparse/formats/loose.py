@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from traceparse.formats.blocks import cut_marked, flatten, tool_call
+from traceparse.formats.blocks import cut_arguments, cut_marked, flatten, tool_call
 from traceparse.model import Block, ToolCall, ToolResult, Usage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -200,7 +200,7 @@ def use_block(call_id: Any, name: Any, arguments: Any) -> Block:
 
 def call_block(call: ToolCall) -> Block:
     """The block of a tool call: its text is the arguments' JSON."""
-    return Block("tool_use", call.input_json, cut_marked(call.input_json), call=call)
+    return Block("tool_use", call.input_json, cut_arguments(call.input_json), call=call)
 
 
 def answer_blocks(
