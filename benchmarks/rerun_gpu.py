@@ -1,15 +1,17 @@
 """Runs the attack battery and published kernels on a machine with GPUs; resumable, prints a compact table, writes JSON.
 
-    python benchmarks/rerun_gpu.py --what published --only _06_ --jobs 4 &      # the problem with the largest tensors
-    python benchmarks/rerun_gpu.py --what published --only '_0[12357]_' --jobs 10
+    python benchmarks/rerun_gpu.py --what published --only _06_ --jobs 6 --without-benchmark
+    python benchmarks/rerun_gpu.py --what published --only '_0[12357]_' --jobs 14
     python benchmarks/rerun_gpu.py --what mega
     python benchmarks/rerun_gpu.py --what battery
     python benchmarks/rerun_gpu.py --what table
 
-Two calls beside each other share a GPU by its lock. Needs torch and what its build tools need, msgspec and PyYAML; no
-polars. Published kernels and their deck come from a checkout of the benchmark in ``checkouts/kernelbench``, which is not
-part of this project. State lies in ``checkouts/rerun-out`` (``--state``); a summary of all of it goes to ``$OUT`` or
-``./out`` and can be carried to the next machine as ``checkouts/rerun-resume.json``.
+Two calls beside each other share a GPU by its lock. 06 has a call of its own: its check draws some ten thousand million
+random numbers on one core, its benchmark half as many, and both stand still while another kernel is timed. Needs torch
+and what its build tools need, msgspec and PyYAML; no polars. Published kernels and their deck come from a checkout of the
+benchmark in ``checkouts/kernelbench``, which is not part of this project. State lies in ``checkouts/rerun-out``
+(``--state``); a summary of all of it goes to ``$OUT`` or ``./out`` and can be carried to the next machine as
+``checkouts/rerun-resume.json``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import statistics
 import sys
@@ -144,6 +147,11 @@ def run_published(state: Path, arguments: argparse.Namespace, budget_s: float) -
     """Published kernels with the benchmark's own deck, its check and benchmark beside ours."""
     bench = "mega" if "mega" in arguments.what else "hard"
     deck = CHECKOUT / "benchmarks" / bench / ("problems" if bench == "mega" else "problems-h100")
+    if arguments.without_benchmark:
+        bare = state / "deck"
+        for part in (deck, deck.parent / "src"):
+            shutil.copytree(part, bare / part.name, ignore=shutil.ignore_patterns("benchmark.py"), dirs_exist_ok=True)
+        deck = bare / deck.name
     every = published(arguments.per_problem, arguments.only, bench)
     targets = [target for target in every if (deck / target.problem).is_dir()]
     results = rerun(
@@ -276,6 +284,7 @@ def main() -> None:
     parser.add_argument(
         "--cpu", action="store_true", help="try the way through without a GPU; kernels that need one fail"
     )
+    parser.add_argument("--without-benchmark", action="store_true", help="a deck without benchmark.py")
     parser.add_argument("--only", default="", help="regular expression on kernel names")
     parser.add_argument("--state", type=Path, default=ROOT / "checkouts" / "rerun-out")
     arguments = parser.parse_args()
