@@ -100,7 +100,26 @@ def test_every_error_is_one_line_with_its_status(place: Path, arguments: list[st
     assert words in text
     assert "Traceback" not in text
     if "Usage:" not in text:
-        assert len(text.strip().splitlines()) == 1
+        assert len(text.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "n_lines"), [(["load", "logs"], 0), (["audit"], 1), (["show", "runs"], 1), (["show", "runs", "--columns", "run_id"], 0)]
+)  # fmt: skip
+def test_a_log_of_stderr_holds_what_is_said_and_no_blank_lines(place: Path, arguments: list[str], n_lines: int) -> None:
+    lines = traceparse(*arguments, cwd=place).stderr.decode().splitlines()
+    assert (len(lines), [line for line in lines if not line.strip()]) == (n_lines, [])
+
+
+def test_on_a_terminal_a_blank_line_sets_remarks_off_from_rows(place: Path) -> None:
+    master, slave = os.openpty()
+    command = [sys.executable, "-m", "traceparse", "show", "runs"]
+    subprocess.run(
+        command, stdout=slave, stderr=slave, cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True
+    )
+    os.close(slave)
+    assert b"\r\n\r\nsome of the columns" in os.read(master, 65_536)
+    os.close(master)
 
 
 def test_boards_take_a_gpu_and_a_problem_under_their_other_names(place: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from traceparse.cli.app import DATA, FMT, cli
-from traceparse.cli.printing import print_rows
+from traceparse.cli.printing import print_note, print_rows
+from traceparse.cli.progress import bar
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -69,21 +70,17 @@ def audit(
     if fmt == "table":
         tally = shown.group_by("severity").len().sort("severity").rows()
         text = ", ".join(f"{count} {name}" for name, count in tally) or "nothing"
-        click.echo(
-            f"\n{text} at {severity} or graver; all {findings.height} findings: traceparse show findings", err=True
-        )
+        print_note(f"{text} at {severity} or graver; all {findings.height} findings: traceparse show findings")
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("auditing", total=None)
+    with bar(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()) as shown:
+        task = shown.add_task("auditing", total=None)
 
         def report(done: int, total: int, name: str) -> None:
-            bar.update(task, completed=done, total=total, description=name[:60])
+            shown.update(task, completed=done, total=total, description=name[:60])
 
         yield report

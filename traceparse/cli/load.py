@@ -11,6 +11,7 @@ import click
 
 from traceparse.cli.app import RAY, cli
 from traceparse.cli.printing import printable
+from traceparse.cli.progress import bar
 
 if TYPE_CHECKING:
     from traceparse.engine import Progress
@@ -71,23 +72,14 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     if quiet:
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
 
-    console = Console(stderr=True)
-    with Bar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    ) as bar:
-        task = bar.add_task("starting", total=None)
+    described = TextColumn("{task.description}", markup=False)
+    with bar(described, BarColumn(), DownloadColumn(), TimeRemainingColumn()) as shown:
+        task = shown.add_task("starting", total=None)
 
         def report(progress: Progress) -> None:
-            bar.update(
+            shown.update(
                 task, description=progress.message, total=progress.total_bytes or None, completed=progress.done_bytes
             )
 

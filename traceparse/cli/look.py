@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from traceparse.cli.app import DATA, FMT, cli
-from traceparse.cli.printing import print_rows
+from traceparse.cli.printing import print_note, print_rows
 
 _ROWS = 40
 GLANCE: dict[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
     if short and table in GLANCE:
         notes.append("some of the columns; --columns names others, `traceparse schema TABLE` lists them")
     if notes:
-        click.echo("\n" + "; ".join(notes), err=True)
+        print_note("; ".join(notes))
 
 
 @cli.command()

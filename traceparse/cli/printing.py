@@ -47,6 +47,11 @@ def print_rows(rows: pl.DataFrame, fmt: str) -> None:
         click.echo("\n".join(lines if fitted else (line.rstrip() for line in lines)))
 
 
+def print_note(text: str) -> None:
+    """A remark on the rows just printed, on stderr; a blank line sets it off where it is read below them on a terminal."""
+    click.echo(f"\n{text}" if sys.stderr.isatty() else text, err=True)
+
+
 def _shown(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows whose text a terminal can take."""
     import polars as pl
