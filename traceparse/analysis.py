@@ -10,6 +10,7 @@ import polars as pl
 
 from traceparse.forms import point_to_richest
 from traceparse.schema import TRACE_TABLES
+from traceparse.schema.reasons import SkipReason
 from traceparse.tables import Frames, empty, frame
 
 
@@ -91,10 +92,11 @@ def analyse_run(run: Frames) -> Frames:
 
 
 def _faulty(run: Frames, error: Exception) -> Frames:
+    reason: SkipReason = "analysis_fault"
     row: dict[str, Any] = {
         "trace_id": run["runs"]["trace_id"].to_list(),
         **{column: [0] for column in ("file", "record", "byte_offset", "n_bytes")},
-        "reason": ["analysis_fault"],
+        "reason": [reason],
         "kind": ["dropped"],
         "snippet": [f"{type(error).__name__}: {error}"[:500]],
     }

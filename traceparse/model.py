@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from traceparse.schema.reasons import SkipReason
+
 Role = Literal["user", "assistant", "tool", "system"]
 Kind = Literal["text", "thinking", "tool_use", "tool_result", "image", "compaction", "error", "meta"]
 TurnBasis = Literal["message_id", "usage", "adjacency"]
@@ -141,7 +143,7 @@ class Skip(msgspec.Struct, gc=False):
 
     Attributes:
         record: 0-based line number in its file.
-        reason: Short identifier, such as ``not_json``.
+        reason: Key of `traceparse.schema.reasons.REASONS`.
         kind: ``dropped`` (content lost), ``repaired`` (read after a repair) or ``by_design`` (blank lines, twins).
         byte_offset: Of the record's first byte in the decompressed file.
         n_bytes: Length of the record.
@@ -150,7 +152,7 @@ class Skip(msgspec.Struct, gc=False):
     """
 
     record: int
-    reason: str
+    reason: SkipReason
     kind: SkipKind
     byte_offset: int
     n_bytes: int

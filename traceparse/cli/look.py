@@ -71,11 +71,19 @@ def schema(table: str | None, markdown: bool) -> None:
             )
             for c in spec.columns:
                 click.echo(f"| {c.name} | {c.dtype} | {c.unit or ''} | {'yes' if c.nullable else ''} | {c.meaning} |")
+            for column, values in spec.values.items():
+                click.echo(f"\n| {column} | meaning |\n|---|---|")
+                for value, meaning in values.items():
+                    click.echo(f"| {value} | {meaning} |")
             click.echo()
         elif table:
             click.echo(f"{spec.name}: {spec.grain}; key: {', '.join(spec.key)}\n")
             for c in spec.columns:
                 click.echo(f"  {c.name:<24} {c.dtype + ('?' if c.nullable else ''):<10} {c.unit or '':<10} {c.meaning}")
+            for column, values in spec.values.items():
+                click.echo(f"\n{column}:")
+                for value, meaning in values.items():
+                    click.echo(f"  {value:<24} {meaning}")
         else:
             click.echo(f"  {spec.name:<11} {len(spec.columns):>3} columns  {spec.grain}")
     if not table and not markdown:

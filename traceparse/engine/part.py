@@ -22,8 +22,9 @@ from traceparse.engine.plan import LINEAGE, Group, Options, Twin, Unread
 from traceparse.errors import StoreError, TraceparseError
 from traceparse.formats import by_name, detect
 from traceparse.formats.log import Log
-from traceparse.model import Skip, Trace
+from traceparse.model import Skip, SkipKind, Trace
 from traceparse.schema import SKIPPED, TRACE_TABLES
+from traceparse.schema.reasons import SkipReason
 from traceparse.sources import Listing
 from traceparse.store import TraceMark
 from traceparse.tables import Frames
@@ -203,7 +204,7 @@ def _skip_row(trace_id: str, skip: Skip) -> dict[str, Any]:
     return {"trace_id": trace_id, **msgspec.structs.asdict(skip)}
 
 
-def _no_block(item: Group, reason: str, kind: str, why: str) -> dict[str, Any]:
+def _no_block(item: Group, reason: SkipReason, kind: SkipKind, why: str) -> dict[str, Any]:
     return _file_row(item.trace_id, reason, kind, why, item.n_bytes)
 
 
@@ -319,7 +320,7 @@ def finish(new: Path, twins: list[Twin], unread: list[Unread], listing: Listing,
     return len(left_out)
 
 
-def _file_row(path: str, reason: str, kind: str, why: str, n_bytes: int = 0) -> dict[str, Any]:
+def _file_row(path: str, reason: SkipReason, kind: SkipKind, why: str, n_bytes: int = 0) -> dict[str, Any]:
     return {"trace_id": path, "file": 0, "record": 0, "reason": reason, "byte_offset": 0, "n_bytes": n_bytes, "kind": kind,
             "snippet": why[:500]}  # fmt: skip
 

@@ -34,6 +34,7 @@ from traceparse.formats.loose import (
     world_id,
 )
 from traceparse.model import MAIN, Agent, Block, Event, SkipKind, Trace, Usage
+from traceparse.schema.reasons import SkipReason
 
 NAME = "gemini-chat"
 TITLE = "Gemini CLI session file (~/.gemini/tmp/<project>/chats/session-*.json or .jsonl)"
@@ -207,7 +208,7 @@ def _put(
         entries[key] = _Entry(line, file, record, alone=alone)
 
 
-def _skip_once(log: Log, line: Line, reason: str, kind: SkipKind, file: int) -> None:
+def _skip_once(log: Log, line: Line, reason: SkipReason, kind: SkipKind, file: int) -> None:
     """Note a line once, though a patch may hold several messages."""
     if not any(skip.record == line.record and skip.reason == reason and skip.file == file for skip in log.skipped):
         log.skip(line, reason, kind, file=file)

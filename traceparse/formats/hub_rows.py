@@ -27,6 +27,7 @@ from traceparse.formats.loose import (
 )
 from traceparse.formats.records import skip_record
 from traceparse.model import Block, Event, Trace
+from traceparse.schema.reasons import SkipReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -146,7 +147,7 @@ def _trace(log: Log, number: int, row: _Row) -> Trace | None:
     return _chat(log, row)
 
 
-def _skip(log: Log, number: int, reason: str, *, repaired: bool = False) -> None:
+def _skip(log: Log, number: int, reason: SkipReason, *, repaired: bool = False) -> None:
     log.skip(Line(number, 0, b"", True), reason, "repaired" if repaired else "dropped", why=f"row {number}")
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from traceparse.errors import FormatError
 from traceparse.model import Skip, SkipKind
+from traceparse.schema.reasons import SkipReason
 from traceparse.sources import Member, TruncatedStream, open_member
 
 T = TypeVar("T")
@@ -68,7 +69,14 @@ class Log:
         return open_member(self.members[file])
 
     def skip(
-        self, line: Line, reason: str, kind: SkipKind, *, file: int = 0, why: str = "", n_bytes: int | None = None
+        self,
+        line: Line,
+        reason: SkipReason,
+        kind: SkipKind,
+        *,
+        file: int = 0,
+        why: str = "",
+        n_bytes: int | None = None,
     ) -> None:
         """Note that a record gave no block, or gave one only after a repair.
 

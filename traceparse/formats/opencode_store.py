@@ -25,6 +25,7 @@ from traceparse.formats.loose import mapping, string
 from traceparse.formats.opencode_parts import Message, Session, trace_of, trees
 from traceparse.formats.records import skip_record
 from traceparse.model import SkipKind, Trace
+from traceparse.schema.reasons import SkipReason
 from traceparse.sources import TruncatedStream
 
 NAME = "opencode-store"
@@ -222,7 +223,7 @@ class _Base:
         except sqlite3.Error as error:
             self._skip(Line(_TABLES.index(table), 0, table.encode(), True), "broken_database", "dropped", str(error))
 
-    def _skip(self, line: Line, reason: str, kind: SkipKind, why: str = "") -> None:
+    def _skip(self, line: Line, reason: SkipReason, kind: SkipKind, why: str = "") -> None:
         """Note a record once, though several of its parts may be broken."""
         if (line.record, reason) not in self.told:
             self.told.add((line.record, reason))

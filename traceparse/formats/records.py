@@ -14,6 +14,7 @@ import msgspec
 from traceparse.formats.log import Line, Log
 from traceparse.formats.loose import lasted, number, sum_usage
 from traceparse.model import Block, Event, ToolCall, Trace, TurnBasis, Usage
+from traceparse.schema.reasons import SkipReason
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ def unknown(log: Log, line: Line, *, file: int = 0, **fields: Any) -> Event:
     return Event(line.record, "system", [Block("meta", raw_text(line))], file=file, **fields)
 
 
-def skip_record(log: Log, record: int, value: Any, reason: str, *, file: int = 0) -> None:
+def skip_record(log: Log, record: int, value: Any, reason: SkipReason, *, file: int = 0) -> None:
     """Note a piece of a document (a message, a row) that gave no block or was only partly understood.
 
     Raises:
@@ -52,8 +53,7 @@ def skip_record(log: Log, record: int, value: Any, reason: str, *, file: int = 0
         data = msgspec.json.encode(value)
     except RecursionError:
         data, reason = b"", "too_deep"
-    kind = "dropped" if reason in _LOST else "by_design"
-    log.skip(Line(record, 0, data, True), reason, kind, file=file)  # type: ignore[arg-type]
+    log.skip(Line(record, 0, data, True), reason, "dropped" if reason in _LOST else "by_design", file=file)
 
 
 def trace_of_log(log: Log, name: str, events: list[Event], basis: TurnBasis) -> Trace:

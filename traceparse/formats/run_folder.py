@@ -18,6 +18,7 @@ from traceparse.formats.lock_log import LINE, attribute, covered_s, waits
 from traceparse.formats.log import Head, Line, Log, head, tolerant
 from traceparse.formats.loose import mapping, number, string, sum_usage
 from traceparse.model import MAIN, Agent, Block, Event, Skip, Trace, Usage
+from traceparse.schema.reasons import SkipReason
 from traceparse.sources import TruncatedStream
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class _Folder:
 
         return sorted(parts, key=order)
 
-    def _leave(self, files: list[int], reason: str) -> None:
+    def _leave(self, files: list[int], reason: SkipReason) -> None:
         for file in files:
             self.log.skipped.append(Skip(0, reason, "by_design", 0, self.log.members[file].n_bytes, "", file))
 

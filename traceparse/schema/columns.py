@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 DType = Literal["str", "i64", "f64", "bool", "datetime", "list[f64]"]
@@ -32,12 +34,19 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One table: `key` names the columns that identify a row, `grain` says what a row is."""
+    """One table.
+
+    Attributes:
+        key: The columns that identify a row.
+        grain: What a row is.
+        values: By column, the meaning of every value that it can have; only for lists too long for the column's own meaning.
+    """
 
     name: str
     grain: str
     key: tuple[str, ...]
     columns: tuple[Column, ...]
+    values: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
     @property
     def names(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceparse.schema.columns import declare
+from traceparse.schema.reasons import REASONS
 
 TURNS = declare(
     "turns",
@@ -107,10 +108,10 @@ SKIPPED = declare(
 trace_id: str key of the run, or the path of a file that is no trace
 file: i64 index of the file (0 = main)
 record: i64 0-based line of the file
-reason: str blank, not_json, truncated_tail, unknown_type, repaired_text, too_deep, oversize, duplicate …
+reason: str why; each reason is explained below the columns
 byte_offset: i64 of the record's first byte in the decompressed file
 n_bytes: i64 length of the record
 kind: str dropped, repaired or by_design; --strict stops on dropped only
 snippet: str the record's first characters
 """,
-)
+)._replace(values={"reason": {**REASONS}})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from traceparse.errors import SourceError
+from traceparse.schema.reasons import SkipReason
 from traceparse.sources import tars, zips
 from traceparse.sources.member import LFS_POINTER_BYTES, Member, is_hidden, is_lfs_pointer, printable_path
 from traceparse.sources.stream import BLOCK_BYTES, inflate
@@ -27,7 +28,7 @@ class Archive(Protocol):
     """An opened archive, as `zips` and `tars` give it; usable from several threads and across a fork."""
 
     @property
-    def fault(self) -> str | None:
+    def fault(self) -> SkipReason | None:
         """What is wrong with the archive as a whole though members could be listed (``truncated_archive``…)."""
 
     def entries(self) -> Iterable[ArchiveEntry]:
@@ -76,7 +77,7 @@ def safe_inner_path(name: str) -> str | None:
     return "/".join(part for part in name.split("/") if part not in ("", ".")) or None
 
 
-def list_archive(locator: str) -> tuple[list[Member], list[tuple[str, str]]]:
+def list_archive(locator: str) -> tuple[list[Member], list[tuple[str, SkipReason]]]:
     """List the files of an archive.
 
     Args:
@@ -91,7 +92,7 @@ def list_archive(locator: str) -> tuple[list[Member], list[tuple[str, str]]]:
         SourceError: The archive cannot be opened at all.
     """
     chosen: dict[str, Member] = {}
-    skipped: list[tuple[str, str]] = []
+    skipped: list[tuple[str, SkipReason]] = []
     archive = _open(locator)
     for entry in archive.entries():
         path = safe_inner_path(entry.name)
@@ -123,7 +124,7 @@ def member_blocks(locator: str, inner: str) -> Generator[bytes, None, None]:
     return _open(locator).blocks(inner)
 
 
-def _refusal(archive: Archive, entry: ArchiveEntry, path: str) -> str | None:
+def _refusal(archive: Archive, entry: ArchiveEntry, path: str) -> SkipReason | None:
     if is_archive_name(path):
         return "nested_archive"
     if entry.n_bytes < LFS_POINTER_BYTES:

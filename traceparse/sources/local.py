@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceparse.errors import SourceError
+from traceparse.schema.reasons import SkipReason
 from traceparse.sources import archive
 from traceparse.sources.member import Listing, Member, is_hidden, is_lfs_pointer, printable_path, safe_name
 
@@ -59,7 +60,7 @@ def list_path(path: Path) -> Listing:
     return Listing(source=printable_path(place), name=safe_name(name), members=members, skipped=sorted(skipped))
 
 
-def nothing_in(place: str, skipped: list[tuple[str, str]]) -> SourceError:
+def nothing_in(place: str, skipped: list[tuple[str, SkipReason]]) -> SourceError:
     """The error for a source without a single file to read."""
     if not skipped:
         return SourceError("holds no files (hidden ones do not count)", place=place, expected="agent logs in it")
@@ -71,7 +72,9 @@ def nothing_in(place: str, skipped: list[tuple[str, str]]) -> SourceError:
     )
 
 
-def list_folder(root: Path, wanted: Callable[[str], bool] | None = None) -> tuple[list[Member], list[tuple[str, str]]]:
+def list_folder(
+    root: Path, wanted: Callable[[str], bool] | None = None
+) -> tuple[list[Member], list[tuple[str, SkipReason]]]:
     """List a folder recursively, the members of archives in it included.
 
     Links to folders are not followed (inside the folder their target is listed where it lies, and loops end), links
@@ -86,7 +89,7 @@ def list_folder(root: Path, wanted: Callable[[str], bool] | None = None) -> tupl
         The members and ``(path, reason)`` of what could not be listed; unsorted.
     """
     members: list[Member] = []
-    skipped: list[tuple[str, str]] = []
+    skipped: list[tuple[str, SkipReason]] = []
     blobs = _blob_stores(root)
     homes = (Path(os.path.realpath(root)), *blobs)
     for found in _walk(root, skipped):
@@ -113,10 +116,10 @@ def list_folder(root: Path, wanted: Callable[[str], bool] | None = None) -> tupl
 class _Found(NamedTuple):
     path: str
     file: Path
-    refusal: str | None
+    refusal: SkipReason | None
 
 
-def _walk(root: Path, skipped: list[tuple[str, str]]) -> Generator[_Found, None, None]:
+def _walk(root: Path, skipped: list[tuple[str, SkipReason]]) -> Generator[_Found, None, None]:
     """All entries below a folder that are not folders; folders that cannot be entered go to `skipped`."""
     waiting = [""]
     while waiting:
@@ -137,7 +140,7 @@ def _walk(root: Path, skipped: list[tuple[str, str]]) -> Generator[_Found, None,
                 yield _Found(path, Path(entry.path), _wrong_type(entry))
 
 
-def _wrong_type(entry: os.DirEntry[str]) -> str | None:
+def _wrong_type(entry: os.DirEntry[str]) -> SkipReason | None:
     try:
         mode = entry.stat().st_mode
     except FileNotFoundError:
@@ -151,7 +154,7 @@ def _wrong_type(entry: os.DirEntry[str]) -> str | None:
     return "special_file"
 
 
-def _unreadable(file: Path) -> str | None:
+def _unreadable(file: Path) -> SkipReason | None:
     try:
         with file.open("rb") as opened:
             return "lfs_pointer" if is_lfs_pointer(opened.read(64), os.fstat(opened.fileno()).st_size) else None
@@ -159,7 +162,7 @@ def _unreadable(file: Path) -> str | None:
         return "unreadable"
 
 
-def _archive_in_folder(found: _Found) -> tuple[list[Member], list[tuple[str, str]]]:
+def _archive_in_folder(found: _Found) -> tuple[list[Member], list[tuple[str, SkipReason]]]:
     try:
         members, skipped = archive.list_archive(str(found.file))
     except SourceError:
@@ -171,7 +174,7 @@ def _archive_in_folder(found: _Found) -> tuple[list[Member], list[tuple[str, str
     )
 
 
-def _list_file(path: Path) -> tuple[list[Member], list[tuple[str, str]]]:
+def _list_file(path: Path) -> tuple[list[Member], list[tuple[str, SkipReason]]]:
     refusal = _unreadable(path)
     if refusal == "lfs_pointer":
         raise SourceError("a Git LFS pointer, not the file itself", place=str(path), todo=_LFS_TODO)

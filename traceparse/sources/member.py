@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from traceparse.errors import SourceError
+from traceparse.schema.reasons import SkipReason
 
 _RUBBISH_FOLDERS = frozenset({"__MACOSX", "__pycache__"})
 _LFS_HEAD = b"version https://git-lfs.github.com/spec/"
@@ -60,7 +61,7 @@ class Listing(msgspec.Struct):
     source: str
     name: str
     members: list[Member]
-    skipped: list[tuple[str, str]]
+    skipped: list[tuple[str, SkipReason]]
 
 
 class ArchiveEntry(msgspec.Struct, frozen=True):
@@ -76,7 +77,7 @@ class ArchiveEntry(msgspec.Struct, frozen=True):
     name: str
     n_bytes: int
     stamp: str
-    refusal: str | None = None
+    refusal: SkipReason | None = None
 
 
 AGENT_HOMES = frozenset(

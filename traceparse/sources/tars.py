@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from traceparse.errors import SourceError
+from traceparse.schema.reasons import SkipReason
 from traceparse.sources.member import ArchiveEntry, TruncatedStream
 from traceparse.sources.stream import BLOCK_BYTES, compression, inflate
 
@@ -43,7 +44,7 @@ class TarArchive:
     """
 
     def __init__(self, locator: str, stamp: str):
-        self.fault: str | None = None
+        self.fault: SkipReason | None = None
         self._locator = locator
         self._stamp = stamp
         self._entries: list[ArchiveEntry] = []
@@ -150,7 +151,7 @@ class TarArchive:
     def _add(self, info: tarfile.TarInfo) -> None:
         if info.isdir():
             return
-        refusal = (
+        refusal: SkipReason | None = (
             "link"
             if info.issym() or info.islnk()
             else "special_file"

@@ -11,6 +11,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from traceparse.errors import SourceError
+from traceparse.schema.reasons import SkipReason
 from traceparse.sources.member import ArchiveEntry, TruncatedStream
 from traceparse.sources.stream import BLOCK_BYTES
 
@@ -34,13 +35,14 @@ class ZipArchive:
         SourceError: It cannot be read, or is no zip file (a cut one has lost its directory, which is at its end).
     """
 
-    fault: str | None = None
+    fault: SkipReason | None = None
 
     def __init__(self, locator: str):
         self._locator = locator
         self._lock = threading.Lock()
         self._pid, self._zip = os.getpid(), self._open()
-        self._regular = {info.filename: info for info in self._zip.infolist() if self._refusal(info) is None}
+        files = (info for info in self._zip.infolist() if not info.is_dir())
+        self._regular = {info.filename: info for info in files if self._refusal(info) is None}
 
     def entries(self) -> Iterator[ArchiveEntry]:
         """All entries but folders; the stamp is the CRC-32 and the size that the directory states."""
@@ -88,10 +90,8 @@ class ZipArchive:
             ) from error
 
     @staticmethod
-    def _refusal(info: zipfile.ZipInfo) -> str | None:
+    def _refusal(info: zipfile.ZipInfo) -> SkipReason | None:
         file_type = stat.S_IFMT(info.external_attr >> 16)  # the Unix mode, 0 when another system made the archive
-        if info.is_dir():
-            return "folder"
         if file_type == stat.S_IFLNK:
             return "link"
         if file_type not in (0, stat.S_IFREG):
