@@ -114,4 +114,4 @@ n_bytes: i64 length of the record
 kind: str dropped, repaired or by_design; --strict stops on dropped only
 snippet: str the record's first characters
 """,
-)._replace(values={"reason": {**REASONS}})
+)._replace(values={"reason": dict[str, str](REASONS.items())})
