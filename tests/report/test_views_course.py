@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from roi_frames import kernels, rows
 
 from traceparse.report.views.course import bands, named, phase_activity, phase_measures, versions
 from traceparse.report.views.reasons import best_kernels, blank_cells, unscored
@@ -180,9 +181,29 @@ def test_the_best_kernel_is_the_best_that_counts_and_is_held_against_its_board()
             "checked": ["same_version", "later", "failed", "same_version", "same_version"],
         }
     )
-    kernels = pl.DataFrame(
-        {"trace_id": ["a", "a", "a", "b"], "version": [0, 1, 2, 0], "n_lines": [10, 20, 30, 80], "complete": [True] * 4}
-    )
-    best = best_kernels(runs, roi, kernels.lazy()).sort("trace_id")
+    texts = pl.concat([kernels("x\n" * 10, "x\n" * 20, "x\n" * 30), kernels("x\n" * 80)])
+    texts = texts.with_columns(trace_id=pl.Series(["a", "a", "a", "b"]))
+    best = best_kernels(runs, roi, texts.lazy()).sort("trace_id")
     assert best.select("trace_id", "score", "n_lines").rows() == [("a", 0.2, 20), ("b", 0.4, 80)]
     assert best["share"].to_list() == pytest.approx([0.5, 1.0])
+
+
+def best_of(version: int, texts: pl.DataFrame) -> tuple[int | None, bool]:
+    """Lines, and whether they are all, of one run whose best version is the one given."""
+    fair = {"trace_id": "t", "model": "m", "problem": "p", "gpu": "h100", "deck_generation": "g", "mark": ""}
+    step = {"trace_id": "t", "kernel_version": version, "framework": "cuda", "score_median": 0.3, "checked": "later"}
+    row = best_kernels(pl.DataFrame([fair]), pl.DataFrame([step]), texts.lazy()).row(0, named=True)
+    return row["n_lines"], row["complete"]
+
+
+def test_the_lines_of_a_solution_are_its_own_and_those_of_the_files_it_loads_then() -> None:
+    """By hand: two lines load a side file of three, which later has ninety; the last solution of one line loads none."""
+    solution = kernels("'k.cu'", "'k.cu'\nb", "alone").to_dicts()
+    side = solution[0] | {"path": "k.cu", "is_solution": False, "is_sidecar": True, "n_lines": 3}
+    order = [solution[0], side, solution[1], side | {"n_lines": 90}, solution[2]]
+    texts = rows("kernels", *(row | {"version": version} for version, row in enumerate(order)))
+    assert [best_of(version, texts) for version in range(5)] == [(1, True), (4, True), (5, True), (92, True), (1, True)]
+
+
+def test_lines_that_the_log_cut_are_not_zero_lines() -> None:
+    assert best_of(0, kernels(None)) == (None, False)

@@ -184,8 +184,8 @@ def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
     """Lines of the best kernel against its score, each run's score as a share of the best on its problem and GPU.
 
     Args:
-        points: Columns ``n_lines`` (0: none known, left out), ``share`` (0..1), ``score``, ``framework``, ``problem``, ``gpu``, ``model``,
-            ``trace_id``.
+        points: Columns ``n_lines`` (null or 0: none known, left out), ``share`` (0..1), ``score``, ``framework``, ``problem``, ``gpu``,
+            ``model``, ``trace_id``.
         height: In pixels.
 
     Raises:

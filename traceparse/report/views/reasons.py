@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from traceparse.kernels.assembled import assemblies
 from traceparse.modelname import under_one_name
 
 _PASSES = pl.col("checked").is_in(["same_version", "later"])
@@ -77,18 +78,30 @@ def best_kernels(runs: pl.DataFrame, roi: pl.DataFrame, kernels: pl.LazyFrame) -
     Args:
         runs: Rows as `scored` gives them: ``mark`` tells those that are set aside, which are left out.
         roi: The table ``roi``.
-        kernels: The table ``kernels``, lazily; its text is not read.
+        kernels: The table ``kernels``, lazily; the runs with such a version are read.
 
     Returns:
-        ``trace_id``, ``model``, ``problem``, ``gpu``, ``framework``, ``score``, ``n_lines``, ``complete``; ``share``: the score over the
-        best one here on the same problem, GPU and generation of the rules.
+        ``trace_id``, ``model``, ``problem``, ``gpu``, ``framework``, ``score``; ``n_lines``: of the solution and the files that it
+        loads, as they stood when it was measured, null where no line is known; ``complete``: their text is whole, else `n_lines` is a
+        floor; ``share``: the score over the best one here on the same problem, GPU and generation of the rules.
     """
     fair = runs.filter(pl.col("mark") == "").select("trace_id", "model", "problem", "gpu", "deck_generation")
     steps = roi.filter(_PASSES).drop_nulls("kernel_version")
     best = steps.sort("score_median", descending=True, maintain_order=True).unique("trace_id", maintain_order=True)
     best = best.select("trace_id", "kernel_version", "framework", score="score_median").join(fair, on="trace_id")
-    lines = kernels.select("trace_id", pl.col("version").alias("kernel_version"), "n_lines", "complete").collect()
-    known = best.join(lines, on=["trace_id", "kernel_version"], maintain_order="left")
+    wanted = dict(best.select("trace_id", "kernel_version").iter_rows())
+    texts = kernels.filter(pl.col("trace_id").is_in(list(wanted))).sort("trace_id", "version").collect()
+    lines = pl.DataFrame(
+        [
+            (trace_id, sum(part["n_lines"] for part in one.parts) or None, one.complete)
+            for (trace_id,), rows in texts.group_by("trace_id", maintain_order=True)
+            for one in assemblies(rows.iter_rows(named=True))
+            if one.version == wanted[trace_id]
+        ],
+        schema={"trace_id": pl.String, "n_lines": pl.Int64, "complete": pl.Boolean},
+        orient="row",
+    )
+    known = best.join(lines, on="trace_id", maintain_order="left")
     top = pl.col("score").max().over("problem", "gpu", "deck_generation")
     columns = ["trace_id", "model", "problem", "gpu", "framework", "score", "n_lines", "complete"]
     return known.select(*columns, share=pl.col("score") / top)
