@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 DType = Literal["str", "i64", "f64", "bool", "datetime", "list[f64]"]
@@ -46,7 +45,7 @@ class Table(NamedTuple):
     grain: str
     key: tuple[str, ...]
     columns: tuple[Column, ...]
-    values: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    values: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def names(self) -> list[str]:
