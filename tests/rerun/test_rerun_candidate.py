@@ -16,6 +16,7 @@ from traceparse.rerun.child import meter  # noqa: E402
 from traceparse.rerun.child.candidate import Candidate  # noqa: E402
 from traceparse.rerun.child.failure import failure  # noqa: E402
 from traceparse.rerun.child.problem import Recipe  # noqa: E402
+from traceparse.rerun.child.versions import triton_versions  # noqa: E402
 from traceparse.rerun.child.watched import switches, tools  # noqa: E402
 
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck" / "01_row_softmax"
@@ -161,3 +162,30 @@ def test_launches_are_counted_by_kind_and_a_call_within_a_call_once() -> None:
         (14.0, 15.0, "cudaLaunchKernelExC_v11060"),
     ]
     assert meter.launches_of(calls) == {"kernel": 3, "cooperative": 1, "graph": 1}
+
+
+@pytest.mark.parametrize(("major", "found"), [(9, "12.8"), (10, "13.0"), (None, "12.8")])
+def test_the_assembler_that_triton_calls_is_told(
+    monkeypatch: pytest.MonkeyPatch, major: int | None, found: str
+) -> None:
+    tools = SimpleNamespace(ptxas=SimpleNamespace(version="12.8"), ptxas_blackwell=SimpleNamespace(version="13.0"))
+    monkeypatch.setitem(
+        sys.modules, "triton", SimpleNamespace(__version__="3.6.0", knobs=SimpleNamespace(nvidia=tools))
+    )
+    assert triton_versions(major) == {"triton": "3.6.0", "ptxas": found}
+
+
+def test_a_missing_assembler_or_an_old_triton_leaves_its_version_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lacking:
+        @property
+        def ptxas(self) -> None:
+            raise RuntimeError("Cannot find ptxas")
+
+    monkeypatch.setitem(
+        sys.modules, "triton", SimpleNamespace(__version__="3.6.0", knobs=SimpleNamespace(nvidia=Lacking()))
+    )
+    assert triton_versions(9) == {"triton": "3.6.0", "ptxas": None}
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.1.0"))
+    assert triton_versions(9) == {"triton": "3.1.0", "ptxas": None}
+    monkeypatch.setitem(sys.modules, "triton", None)
+    assert triton_versions(9) == {"triton": None, "ptxas": None}

@@ -75,6 +75,7 @@ class ShapeResult:
     deck_ms: float | None = None
     deck_timer_ms: float | None = None
     host_bound: bool | None = None
+    clock_mhz: int | None = None
     peak_fraction: float | None = None
     peak_fraction_local: float | None = None
     attainable_fraction: float | None = None
@@ -118,8 +119,10 @@ class Result:
     gpu_key: str | None = None
     gpu_uuid_hash: str | None = None
     sm: str | None = None
+    sm_count: int | None = None
     torch: str | None = None
     triton: str | None = None
+    ptxas: str | None = None
     cuda: str | None = None
     driver: str | None = None
     shapes: list[ShapeResult] = field(default_factory=list)
@@ -215,8 +218,10 @@ _ROW_FIELDS = (
     "gpu_key",
     "gpu_uuid_hash",
     "sm",
+    "sm_count",
     "torch",
     "triton",
+    "ptxas",
     "cuda",
     "driver",
     "gate_published",
@@ -238,6 +243,7 @@ def rows(results: Sequence[Result], first: int) -> list[dict[str, Any]]:
     for number, result in enumerate(results, first):
         shared = {name: getattr(result, name) for name in _ROW_FIELDS}
         shared |= {"rerun": number, "run_at": datetime.fromisoformat(result.run_at)}
+        shared["notes"] = "\n".join(result.notes) or None
         table.extend({**shared, **asdict(shape)} for shape in result.shapes or [ShapeResult(-1, "")])
     return table
 

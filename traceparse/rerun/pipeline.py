@@ -84,6 +84,8 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
     if plan.gpu is not None:
         result.gpu_key, result.gpu_uuid_hash = plan.gpu.key, plan.gpu.uuid_hash
         result.sm, result.driver = plan.gpu.sm, plan.gpu.driver
+        if plan.gpu.key is None:
+            result.notes.append(f"no peaks are known for {plan.gpu.name}: times, but no fraction of this GPU's peak")
     lock = DeviceLock(plan.gpu.uuid if plan.gpu else "cpu")
     place = Workplace(folder / "own", plan.problem, plan.source, plan.side_files, plan.gpu, plan.limits, lock, alive)
     log = Path(result.log_path or folder / "log")
@@ -185,7 +187,7 @@ class _Run:
         hello = stage.last("hello")
         if hello is not None:
             result.torch, result.cuda, result.triton = hello["torch"], hello["cuda"], hello["triton"]
-            result.sm = hello["sm"] or result.sm
+            result.sm, result.sm_count, result.ptxas = hello["sm"] or result.sm, hello["sm_count"], hello["ptxas"]
         judge_proofs(
             self.proofs,
             [event for event in stage.events if event["event"] in ("proof", "state")],
@@ -333,7 +335,7 @@ class _Run:
                 shape.deck_timer_ms = timing.deck_timer_ms
                 shape.kernel_ms, shape.host_bound = timing.kernel_ms, timing.host_bound
                 shape.kernel_names = ", ".join(dict.fromkeys(name[:120] for name, _ in timing.kernels[:12])) or None
-                shape.best_ms = timing.best_ms
+                shape.best_ms, shape.clock_mhz = timing.best_ms, timing.clock_mhz
                 if (put := timing.launches) is not None:
                     shape.kernels_per_call, shape.launches_per_call = put.kernels, put.launched
                     shape.cooperative_launches_per_call, shape.graph_launches_per_call = put.cooperative, put.graphs

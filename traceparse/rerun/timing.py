@@ -88,6 +88,7 @@ class ShapeTiming:
         kernel_rotated_ms: The same under rotation.
         kernels: Names of the kernels, most time first, with their share of the device time.
         kernel_counts: Device activities in each profiled call.
+        clock_mhz: Clock of the multiprocessors right after the series; None where the driver tells none.
         launches: What a call puts on the device and how; None without a profile.
         only_asked_by: Kernels of every call in the name of one of the deck's scripts and of none in the other's, by script.
         notes: Outliers, unstable warm-up and the like.
@@ -104,6 +105,7 @@ class ShapeTiming:
     kernel_rotated_ms: float | None
     kernels: tuple[tuple[str, float], ...]
     kernel_counts: tuple[int, ...]
+    clock_mhz: int | None
     launches: Launches | None
     only_asked_by: Mapping[str, tuple[str, ...]] | None
     notes: tuple[str, ...]
@@ -136,6 +138,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         kernel_rotated_ms=_busy_ms(rotated),
         kernels=_shares([*fixed, *rotated]),
         kernel_counts=tuple(len(call["kernels"]) for call in (*fixed, *rotated)),
+        clock_mhz=event.get("clock_mhz"),
         launches=_launches([*fixed, *rotated]),
         only_asked_by=_only_asked_by(fixed, rotated, profile["checked"]["calls"])
         if profile and "checked" in profile

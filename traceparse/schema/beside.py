@@ -53,8 +53,10 @@ gpu_name: str as the driver names it; CPU on a machine without a GPU
 gpu_key: str? key of the GPU's peaks, null for an unknown one
 gpu_uuid_hash: str? hash of the device's UUID
 sm: str? compute capability, e.g. sm_90
+sm_count: i64? multiprocessors of the device that ran
 torch: str? version
 triton: str? version
+ptxas: str? version of the assembler that triton calls
 cuda: str? version torch was built for
 driver: str? version
 shape: i64 index of the shape; -1 where the kernel never reached one
@@ -66,6 +68,7 @@ kernel_ms: f64? device time of the launched kernels
 deck_ms: f64? the deck's own benchmark on the same GPU in the same run, in a process of its own
 deck_timer_ms: f64? the deck's timing function in our timing process, on the same model and inputs
 host_bound: bool? the host, not the device, decides the time
+clock_mhz: i64? clock of the multiprocessors right after the timing
 peak_fraction: f64? on the published board's peaks
 peak_fraction_local: f64? on this GPU's peaks
 attainable_fraction: f64? peak_fraction over the attainable ceiling
@@ -86,6 +89,7 @@ gates_json: str? each proof with its verdict and evidence
 framework: str? of the text that ran, labelled as in kernels
 outcome: str reproduced, ran, differs, fails_check, build_error, arch_mismatch, toolchain_drift, oom, timeout or infra
 message: str? the reason in one line
+notes: str? remarks that a reader of the figures needs (clocks held down, unstable times, a weak check), one a line
 kernel_names: str? kernels that really ran, comma separated
 log_path: str? output of the child process
 """,

@@ -30,6 +30,7 @@ from traceparse.rerun.child.problem import (
     overwrite,
 )
 from traceparse.rerun.child.steps import Stepper, start, steps_of
+from traceparse.rerun.child.versions import triton_versions
 from traceparse.rerun.child.watched import switches, tools
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
@@ -81,11 +82,12 @@ class Candidate:
         return {
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
-            "triton": _triton_version(),
+            **triton_versions(properties.major if properties else None),
             "python": sys.version.split()[0],
             "device": properties.name if properties else "CPU",
             "l2_bytes": self._l2_bytes(),
             "sm": f"sm_{properties.major}{properties.minor}" if properties else None,
+            "sm_count": properties.multi_processor_count if properties else None,
         }
 
     def load(self, _: Message) -> Message:
@@ -361,14 +363,6 @@ def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.equal(
         left.contiguous().reshape(-1).view(torch.uint8), right.contiguous().reshape(-1).view(torch.uint8)
     )
-
-
-def _triton_version() -> str | None:
-    try:
-        import triton
-    except ImportError:
-        return None
-    return str(triton.__version__)
 
 
 def serve(wire: Wire, candidate: Candidate) -> None:

@@ -6,6 +6,8 @@ import math
 import secrets
 import time
 
+import torch
+
 from traceparse.rerun.child import meter
 from traceparse.rerun.child.problem import Recipe
 from traceparse.rerun.child.session import Session, Stop
@@ -37,13 +39,15 @@ def clock(session: Session) -> None:
     warmup, limit_s = session.order["warmup"], session.order["series_s"]
     reply = _formed(session.ask("time", "time", count=count, warmup=warmup, limit_s=limit_s, keep=keep))
     outside = _outside(session, float(reply["standard"]["host_ms"][-1]))
+    clock_mhz = _clock_mhz(session)
     session.hold("shared")
     last = len(reply["hardened"]["device_ms"]) - 1
     for at in sorted({last, *(at for at in keep if at < last)}):  # a short series may end before the drawn one
         base = recipes[at % len(recipes)]
         moved = Recipe(base.seed, base.shift + 1 + at)
         judge_outputs(session, "timed_outputs", f"timed call {at}", session.ask("fetch", "call", at=at), moved)
-    session.parent.send({**reply, "event": "timing", "shape": session.shape_at, "outside_ms": outside, "steps": 1})
+    told = {"shape": session.shape_at, "outside_ms": outside, "clock_mhz": clock_mhz, "steps": 1}
+    session.parent.send({**reply, "event": "timing", **told})
 
 
 def _clock_chains(session: Session) -> None:
@@ -54,10 +58,12 @@ def _clock_chains(session: Session) -> None:
     warmup, limit_s = session.order["warmup"], session.order["series_s"]
     reply = _formed(session.ask("time", "time", seeds=seeds, watched=watched, warmup=warmup, limit_s=limit_s))
     outside = _outside(session, float(reply["standard"]["host_ms"][-1]), least=1, seed=seeds[0])
+    clock_mhz = _clock_mhz(session)
     session.hold("shared")
     steps = steps_of(session.order["shapes"][session.shape_at])
     judge_chain(session, "timed_outputs", f"timed chain {watched}", seeds[watched], steps)
-    session.parent.send({**reply, "event": "timing", "shape": session.shape_at, "outside_ms": outside, "steps": steps})
+    told = {"shape": session.shape_at, "outside_ms": outside, "clock_mhz": clock_mhz, "steps": steps}
+    session.parent.send({**reply, "event": "timing", **told})
 
 
 def profile(session: Session) -> None:
@@ -135,6 +141,17 @@ def _recipes(session: Session) -> list[Recipe]:
     sets = 2 if session.input_bytes > _LARGE_INPUTS else 3
     wanted = math.ceil(_L2_TIMES * session.l2_bytes / max(1, session.input_bytes))
     return [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(min(_MOST_SETS, max(sets, wanted)))]
+
+
+def _clock_mhz(session: Session) -> int | None:
+    """Clock of the device's multiprocessors now; None on a CPU and where the driver's library does not tell."""
+    if session.device.type != "cuda":
+        return None
+    try:
+        return int(torch.cuda.clock_rate(session.device))
+    except Exception as error:  # noqa: BLE001 - a remark beside the figures, and NVML's errors are of many kinds
+        print(f"the device's clock cannot be read: {type(error).__name__}: {error}", flush=True)
+        return None
 
 
 def _outside(session: Session, rough_ms: float, *, least: int = 5, seed: int = 0) -> float:
