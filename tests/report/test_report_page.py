@@ -151,6 +151,28 @@ def test_every_turn_and_record_has_an_anchor_and_a_link_to_it_exists(pages: dict
     assert {"t1", "t2", "r0-2"} <= links
 
 
+def test_the_ladder_names_versions_by_the_number_that_the_commands_take(tmp_path: Path) -> None:
+    """A kernel of two scratch files and then two changes of the solution: the scores ran on versions 1 and 3, as `kernels` counts."""
+    files = ["a.cu", "solution.py", "b.cu", "solution.py"]
+    kernels = [
+        {"trace_id": SEEN, "version": n, "solution_version": n // 2 + 1 if n % 2 else None, "turn": n, "record": n, "path": path,
+         "is_solution": path == "solution.py", "is_sidecar": False, "op": "write", "framework": "cuda", "n_lines": 1, "n_bytes": 3,
+         "complete": True, "content": "pass", "is_final": n > 1}
+        for n, path in enumerate(files)
+    ]  # fmt: skip
+    ladder = [
+        {"trace_id": SEEN, "step": n, "obs": n, "turn": n, "kernel_version": 2 * n + 1, "solution_version": n + 1, "score": 0.1, "score_median": 0.1,
+         "checked": "later", "n_repeats": 1}
+        for n in range(2)
+    ]  # fmt: skip
+    text = _page(tmp_path, full() | {"kernels": kernels, "roi": ladder}, SEEN)
+    score, later = text.split('id="turns"')[0], text.split('id="kernels"')[1].split("</section>")[0]
+    assert re.findall(r'<a href="#v(\d+)">(\d+)</a>', score) == [("1", "1"), ("3", "3")]
+    cells = [re.findall(r'<td class="n">([^<]*)</td>', row)[:2] for row in later.split("<tr id=")[1:]]
+    assert cells == [["0", "–"], ["1", "1"], ["2", "–"], ["3", "2"]]
+    assert re.findall(r'<tr id="v(\d+)">', later) == ["0", "1", "2", "3"]
+
+
 def test_a_long_output_is_cut_with_the_command_that_shows_it_whole(pages: dict[str, str]) -> None:
     text = "".join(Page(pages["run"]).text)
     assert text.count("line of output") < 250

@@ -125,7 +125,8 @@ _WORDS = {
     "ladder": (
         "Score over spend",
         "Each mark is one official benchmark, the line the best so far that passes its check; the bands are the phases, the "
-        f"ticks the versions of the kernel. Flat stretches are spend that bought nothing. {_LINK}",
+        "ticks the versions of the solution; the version in a label is the solution version of the table below. "
+        f"Flat stretches are spend that bought nothing. {_LINK}",
     ),
     "ladder-time": (
         "Score over time",

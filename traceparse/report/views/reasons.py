@@ -93,7 +93,7 @@ def best_kernels(runs: pl.DataFrame, roi: pl.DataFrame, kernels: pl.LazyFrame) -
     texts = kernels.filter(pl.col("trace_id").is_in(list(wanted))).sort("trace_id", "version").collect()
     lines = pl.DataFrame(
         [
-            (trace_id, sum(part["n_lines"] for part in one.parts) or None, one.complete)
+            (trace_id, sum(part["n_lines"] or 0 for part in one.parts) or None, one.complete)
             for (trace_id,), rows in texts.group_by("trace_id", maintain_order=True)
             for one in assemblies(rows.iter_rows(named=True))
             if one.version == wanted[trace_id]
