@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,26 @@ def test_a_run_and_a_file_reach_the_table_and_are_not_run_twice(place: Path) -> 
         ["20260709_103300_kimi-claude_kimi-k2.7-code_01_row_softmax", "0", "0", "ran"],
         ["", "1", "-1", "fails_check"],
     ]
+
+
+@pytest.mark.parametrize(("out", "folder"), [(["--out", "my out"], "my out"), ([], "reruns")])
+def test_without_loaded_data_the_rows_lie_beside_the_results_and_show_reads_them(
+    place: Path, tmp_path: Path, out: list[str], folder: str
+) -> None:
+    asked = ["--problem", "01_row_softmax", "--deck", str(place / "deck"), "--cpu", "--trust", "--no-timing", *out]
+    done = traceparse("rerun", str(HONEST), *asked, "--gates", "strict", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {folder}
+    assert {path.name for path in (tmp_path / folder).iterdir()} >= {"results", "reruns.parquet"}
+    said = done.stderr.splitlines()[-1].partition(": traceparse ")[2]
+    shown = traceparse(*shlex.split(said), "--columns", "problem,outcome", "--fmt", "csv", cwd=tmp_path)
+    assert (shown.returncode, shown.stdout.splitlines()) == (0, ["problem,outcome", "01_row_softmax,ran"]), shown.stderr
+    narrowed = traceparse(
+        "show", "reruns", "--data", folder, "--where", "outcome = 'oom'", "--fmt", "jsonl", cwd=tmp_path
+    )
+    assert (narrowed.returncode, narrowed.stdout) == (0, "")
+    other = traceparse("show", "runs", "--data", folder, cwd=tmp_path)
+    assert (other.returncode, "no loaded data here" in other.stderr) == (1, True)
 
 
 def test_a_board_is_narrowed_to_a_problem(place: Path) -> None:

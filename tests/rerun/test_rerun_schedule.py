@@ -158,7 +158,7 @@ def test_two_batches_share_a_folder_and_run_each_kernel_once(place: Place) -> No
     rows = [list(csv.DictReader(io.StringIO(out))) for out, _ in said]
     assert rows[0] == rows[1]
     assert [row["outcome"] for row in rows[0]] == ["ran"] * 3
-    shown = subprocess.run([sys.executable, "-c", "import polars as pl; print(pl.read_parquet('data/reruns.parquet')['kernel_sha256'].len())"],
+    shown = subprocess.run([sys.executable, "-c", "import polars as pl; print(pl.read_parquet('out/reruns.parquet')['kernel_sha256'].len())"],
                            cwd=place.folder, capture_output=True, text=True, check=True)  # fmt: skip
     assert shown.stdout.split() == ["3"]  # each kernel has its row, from whichever batch ran it
 

@@ -37,9 +37,9 @@ GLANCE: dict[str, tuple[str, ...]] = {
 @DATA
 def show(table: str, where: str | None, columns: str | None, limit: int | None, fmt: str, data: Path | None) -> None:
     """Print rows of a TABLE (see `traceparse schema` for the tables and their columns)."""
-    from traceparse.dataset import open as open_data
+    from traceparse.cli.alone import open_for
 
-    loaded = open_data(data)
+    loaded = open_for(table, data)
     names = [name.strip() for name in columns.split(",")] if columns else None
     short = fmt == "table" and names is None
     chosen = list(GLANCE.get(table, ())) or None if short else names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceparse.cli.app import DATA, FMT, RAY, cli
+from traceparse.cli.deck import deck_folder, deck_option
 from traceparse.cli.printing import print_rows, printable
 from traceparse.errors import StoreError, UsageError
 
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
     help="The correct cells of a published board, e.g. hard/h100/05_topk_bitonic.",
 )
 @click.option("--problem", metavar="P", help="The problem that each FILE solves; with --board, only its cells.")
-@click.option("--deck", metavar="DIR", help="Folder of problems, a checkout of the benchmark, a Hub data set, or `sample`.  "
-              "[default: the sample's problems]")  # fmt: skip
+@deck_option(".  [default: the sample's problems]")
 @click.option("--trust", is_flag=True, help="Required: the kernels' code runs as you; a child process is no sandbox.")
 @click.option(
     "--kernel-version", "version", type=click.IntRange(0), metavar="N", help="As of this version.  [default: the last]"
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Results and logs.  [default: reruns in the data folder]",
+    help="Results and logs, and the rows of `reruns` where no data is loaded.  [default: reruns in the data folder, else here]",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 @FMT
@@ -99,7 +100,6 @@ def rerun(
     every outcome is `infra`); 2 misused; 130 interrupted.
     """  # noqa: D301 - click wants the backspace itself
     from traceparse.rerun import rerun_into
-    from traceparse.rerun.targets import fetched_deck
 
     if ray is not None and jobs not in (None, 1):
         raise UsageError("a kernel on a cluster has its GPU for itself", expected="--ray without --jobs")
@@ -118,16 +118,16 @@ def rerun(
         raise UsageError(
             "no kernel to run", todo="give a run, a file with --problem, or --board; published texts with --solutions"
         )
-    base = loaded.folder if loaded is not None else Path("data")
-    place = out or base / "reruns"
+    place = out or (loaded.folder / "reruns" if loaded is not None else Path("reruns"))
+    base = loaded.folder if loaded is not None else place
     targets = [choice.target for choice in chosen]
     try:
         with _watched(len(targets), quiet) as report:
             results = rerun_into(
-                base, targets, out=place, progress=report, deck=fetched_deck(deck, _say), trust=trust, cpu=cpu,
+                base, targets, out=place, progress=report, deck=deck_folder(deck), trust=trust, cpu=cpu,
                 gpu_indices=list(gpu_indices) or None, gates=[name.strip() for name in gates.split(",") if name.strip()],
                 timing=not no_timing, jobs=jobs or 3, time_budget_s=budget, ray=ray,
-                published_deck=fetched_deck(published_deck, _say) if published_deck else None,
+                published_deck=deck_folder(published_deck) if published_deck else None,
             )  # fmt: skip
     except KeyboardInterrupt:
         click.echo(
@@ -139,6 +139,12 @@ def rerun(
             f"cannot write: {error.strerror}", place=str(place), todo="choose another place with --out"
         ) from error
     print_rows(_table(results), fmt)
+    if loaded is None and results and not quiet:
+        click.echo(
+            f"no data is loaded, so the rows of `reruns` lie in {printable(str(place))}: "
+            f"traceparse show reruns --data {printable(shlex.quote(str(place)))}",
+            err=True,
+        )
     if len(results) < len(targets):
         click.echo(
             f"{len(targets) - len(results)} of {len(targets)} not started within the budget; the same command goes on",
@@ -194,10 +200,6 @@ def _chosen(
 
 def _part_of_a_run(name: str, data: Dataset) -> bool:
     return bool(data.runs["trace_id"].str.contains(name, literal=True).any())
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def _table(results: Sequence[Result]) -> pl.DataFrame:

@@ -1,0 +1,35 @@
+"""Re-runs that were made where no data is loaded: a folder that holds the one table. Reads no other table and writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from traceparse.dataset import Dataset
+from traceparse.dataset import open as open_data
+from traceparse.errors import StoreError
+from traceparse.store import MANIFEST
+
+TABLE = "reruns"
+
+
+class RerunsAlone(Dataset):
+    """The table `reruns` of a folder without a load: it has no manifest, and its other tables are not there."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._frames = {}
+
+
+def open_for(table: str, folder: Path | None) -> Dataset:
+    """The loaded data, or for the table `reruns` a folder that `traceparse rerun` wrote without any.
+
+    Raises:
+        StoreError: There is neither.
+    """
+    try:
+        return open_data(folder)
+    except StoreError:
+        alone = folder is not None and (folder / f"{TABLE}.parquet").is_file() and not (folder / MANIFEST).exists()
+        if table != TABLE or folder is None or not alone:
+            raise
+        return RerunsAlone(folder)
