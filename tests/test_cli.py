@@ -89,6 +89,12 @@ def test_text_of_strangers_cannot_drive_the_terminal(place: Path) -> None:
         (["boards", "list", "--bench", "mega", "--problem", "01_fp8_gemm"], 2, "no published cell of mega has problem"),
         (["kernels", "extract", RUN], 1, "the log holds no text of any kernel"),
         (["load", "logs", "--format", "codex-rollout"], 1, "codex-rollout finds no session in any of the 2 files"),
+        (
+            ["load", "data/loaded/logs"],
+            1,
+            "every other command takes them: traceparse show runs --data data/loaded/logs",
+        ),
+        (["audit", "--deck", "nowhere"], 1, "nowhere: no such folder"),
         (["load"], 2, "Missing argument"),
         (["nope"], 2, "No such command"),
     ],
@@ -132,6 +138,71 @@ def test_boards_take_a_gpu_and_a_problem_under_their_other_names(place: Path) ->
     assert listed("--gpu", "H100") == listed("--gpu", "h100")
     assert listed("--gpu", "RTX PRO 6000") == listed("--gpu", "rtxpro6000")
     assert listed("--problem", "03_kimi_linear_decode") == listed("--problem", "02_kimi_linear_decode")
+
+
+ALONE, CUT, TOPK = (f"2026061{day}_123613_claude_claude-opus-4-8_05_topk_bitonic" for day in (0, 1, 2))
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with three loaded runs: a scratch kernel alone, one beside a solution that the log cut away, a solution."""
+    folder, cuda = tmp_path_factory.mktemp("scratch"), "__global__ void k(float *x) { x[0] = 1.0f; }\n"
+    scratch = call("Write", file_path="/w/problems/05_topk_bitonic/try.cu", content=cuda)
+    lost = call(
+        "Edit",
+        "c2",
+        file_path="/w/problems/05_topk_bitonic/solution.py",
+        old_string="x = 1",
+        new_string="... (5000 more chars)",
+    )
+    text = (
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.topk(x, 8)\n"
+    )
+    solution = call("Write", file_path="/w/problems/05_topk_bitonic/solution.py", content=text)
+    for name, *calls in ((ALONE, scratch), (CUT, scratch, lost), (TOPK, solution)):
+        records = [("user", "go", None)]
+        for number, made in enumerate(calls, 1):
+            records += [("assistant", made, None), ("user", result(f"c{number}"), None)]
+        write_lines(folder / f"logs/{name}.jsonl", *converted(0, *records))
+    done = traceparse("load", "logs", "--no-tokens", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [(ALONE, "no solution file, only of other kernels"), (CUT, "no text of the solution")],
+)
+def test_a_log_without_the_solutions_text_is_a_failure_and_no_misuse(scratch: Path, run: str, words: str) -> None:
+    done = traceparse("kernels", "extract", run, cwd=scratch)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert words in done.stderr.decode()
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_audit_takes_the_decks_that_rerun_takes(scratch: Path) -> None:
+    checkout = scratch / "checkout"
+    problem = checkout / "benchmarks/hard/problems-h100/05_topk_bitonic"
+    problem.mkdir(parents=True)
+    (problem / "problem.yaml").write_text("forbidden:\n  - torch.topk\n")
+
+    def forbidden(deck: str) -> list[str]:
+        done = traceparse("audit", TOPK, "--deck", deck, "--fmt", "jsonl", cwd=scratch)
+        assert done.returncode == 0, done.stderr
+        return [row["rule"] for row in map(json.loads, done.stdout.splitlines()) if row["rule"] == "forbidden_name"]
+
+    assert forbidden("sample") == []  # its problems are others
+    for deck in ("checkout", str(problem.parent), str(problem)):
+        assert forbidden(deck) == ["forbidden_name"], deck
+
+
+def test_one_option_means_one_thing_in_every_help(place: Path) -> None:
+    said = {
+        name: " ".join(traceparse(name, "--help", cwd=place).stdout.decode().split()) for name in ("audit", "rerun")
+    }
+    assert all(
+        "Folder of problems, a checkout of the benchmark, a Hub data set, or `sample`" in t for t in said.values()
+    )
 
 
 def test_a_table_in_a_pipe_holds_every_cell_whole(place: Path) -> None:

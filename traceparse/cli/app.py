@@ -19,7 +19,7 @@ DATA = click.option(
     "data",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of loaded tables; by default those loaded last.",
+    help="Folder of tables, as `load --out DIR` wrote it.  [default: the data loaded last from here]",
 )
 FMT = click.option("--fmt", type=click.Choice(["table", "csv", "jsonl", "parquet"]), default="table", show_default=True,
                    help="How rows are printed. parquet is binary: redirect it into a file.")  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from traceparse.cli.app import DATA, FMT, cli
+from traceparse.cli.deck import deck_folder, deck_option
 from traceparse.cli.printing import print_note, print_rows
 from traceparse.cli.progress import bar
 
@@ -17,7 +18,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @cli.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]…")
-@click.option("--deck", type=_FOLDER, metavar="DIR", help="Problems, for the operations that each one forbids.")
+@deck_option(", for the operations that each problem forbids.  [default: none are looked for]")
 @click.option(
     "--solutions", type=_FOLDER, metavar="DIR", help="Submitted solutions, audited in place of the rebuilt text."
 )
@@ -34,7 +35,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @FMT
 @DATA
 def audit(
-    runs: tuple[str, ...], deck: Path | None, solutions: Path | None, annotations: Path | None, severity: str, fmt: str, data: Path | None
+    runs: tuple[str, ...], deck: str | None, solutions: Path | None, annotations: Path | None, severity: str, fmt: str, data: Path | None
 ) -> None:  # fmt: skip
     """Look for evidence for and against an honest score.
 
@@ -49,8 +50,9 @@ def audit(
 
     loaded = open_data(data)
     wanted = list(runs) or None
+    problems = deck_folder(deck) if deck is not None else None
     with _progress() as report:
-        findings = audit_dataset(loaded, wanted, deck=deck, solutions=solutions, progress=report)
+        findings = audit_dataset(loaded, wanted, deck=problems, solutions=solutions, progress=report)
     if annotations is not None:
         audited = (
             loaded.runs

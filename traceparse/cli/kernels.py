@@ -59,8 +59,15 @@ def extract(run: str, version: int | None, out: Path | None, partial: bool, data
     from traceparse.kernels.versions import final_files
 
     rows = open_data(data).run(run)["kernels"]
-    if rows["content"].null_count() == rows.height:  # nothing that another argument could change
+    solution = rows.filter("is_solution")
+    # Failed, not misused: no other argument could change it.
+    if rows["content"].null_count() == rows.height:
         raise SourceError("the log holds no text of any kernel", place=run)
+    if solution["content"].null_count() == solution.height:
+        what = "no text of the solution" if solution.height else "no solution file"
+        raise SourceError(
+            f"the log holds {what}, only of other kernels", place=run, todo="see `traceparse kernels list RUN --all`"
+        )
     files = final_files(rows, version)
     if files.missing and not partial:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from traceparse.cli.app import RAY, cli
 from traceparse.cli.printing import printable
 from traceparse.cli.progress import bar
+from traceparse.errors import FormatError, SourceError, StoreError
 
 if TYPE_CHECKING:
     from traceparse.engine import Progress
@@ -62,9 +64,26 @@ def load(
         analysis=not no_analysis,
     )
     with _progress(quiet) as report:
-        folder = load_tables(source, out, revision=revision, options=options, jobs=jobs, ray=ray, progress=report)
+        try:
+            folder = load_tables(source, out, revision=revision, options=options, jobs=jobs, ray=ray, progress=report)
+        except (FormatError, SourceError) as error:
+            if not _is_loaded(Path(source)):
+                raise
+            raise SourceError(
+                "holds tables that were loaded already, not traces", place=source,
+                todo=f"every other command takes them: traceparse show runs --data {shlex.quote(source)}",
+            ) from error  # fmt: skip
     if not quiet:
         _print_summary(folder)
+
+
+def _is_loaded(folder: Path) -> bool:
+    from traceparse.store import MANIFEST, read_manifest
+
+    try:
+        return (folder / MANIFEST).is_file() and bool(read_manifest(folder).traceparse)
+    except StoreError:
+        return False  # somebody else's manifest
 
 
 @contextmanager
