@@ -50,6 +50,20 @@ def test_a_simple_story() -> None:
     assert "check passed, record 7" in phases["evidence"][1]
 
 
+@pytest.mark.parametrize("said", [0, 1])
+def test_time_that_no_end_shows_is_unknown_not_zero(said: int) -> None:
+    """Turns of 2 s; nothing says when the last one ended, so neither its segment's time nor the whole's is known."""
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.check(passed=True)
+    for _ in range(said):
+        story.say("done")
+    story.turns[-1]["duration_s"] = None
+    phases, _ = segment(story.frames())
+    assert phases["phase"].to_list() == ["writing", "closing"]
+    assert phases.select("elapsed_s", "share_time").rows() == [(2.0, None), (None, None)]
+
+
 def test_debugging_before_the_pass_is_writing() -> None:
     story = Story()
     _read(story)

@@ -312,7 +312,8 @@ def test_the_published_ladder_of_the_decode_run(shared: Path, tmp_path: Path) ->
     frames["scores"] = observe(frames)
     roi = ladder(frames)
     assert roi["score"].to_list() == [14.3845, 17.6316, 18.6956]
-    # The log lost the edits between the last two benchmarks, not the fact that there were some.
+    # The log lost the edits between the last two benchmarks, not the fact that there were some ("fusion applied", record 419).
+    assert roi["change_basis"].to_list() == [None, "version", "output"]
     assert roi["best_score"].to_list() == [14.3845, 17.6316, 18.6956]
     assert summarise_run(frames, roi)["frugal_stop_turn"].to_list() == [roi["turn"][2]]
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
+from traceparse.metrics.lost import lost_program
 from traceparse.tables import Frames
 
 NEW_KERNEL_LINES = 20
@@ -40,9 +41,6 @@ _CONTEXT = 6
 """Lines of context in a hunk, three at either side."""
 _COPY_OF_DECK = re.compile(
     r"\b(?:cp|copy|copyfile|ln)\b[^\n;&|]*\b(?:reference|baseline|sota)\.py\b[^\n;&|]*\bsolution\.py\b"
-)
-_LOST_PROGRAM = re.compile(
-    r"(?:<<-?\s*['\"]?\w+['\"]?|-c\s+['\"])\s*\Z|(?:\.\.\. \(\d+ more chars\)|… \+\d+ more lines?)\s*\Z"
 )
 _SAYS_EDITED = re.compile(
     r"\A[^\n]{0,80}\b(?:applied|patched|replaced|edited|edits|rewrote|rewritten|updated|wrote|written|inserted|removed|fixed|reverted|restored"
@@ -143,11 +141,6 @@ def number_designs(frames: Frames) -> pl.DataFrame:
     kernels = frames["kernels"]
     found = [numbers.get(version) for version in kernels["version"]]
     return kernels.with_columns(pl.Series("design", found, dtype=pl.Int64))
-
-
-def lost_program(command: str | None) -> bool:
-    """A command that ends where its program should begin, or in a log's mark of a cut: the text may have rewritten any file."""
-    return command is not None and _LOST_PROGRAM.search(command) is not None
 
 
 def family(framework: str) -> str:

@@ -312,10 +312,7 @@ def _table(frames: Frames, turns: pl.DataFrame, line: _Line, spans: list[_Span])
 
 
 def _summed(turns: pl.DataFrame, line: _Line, column: str, *, main_only: bool = False) -> list[float | None]:
-    """A column summed per position; None where a turn there has no value. Subagents run beside the main clock, not after it.
-
-    The last position counts as nothing where it has no value: without a total, nothing says how long the last turn took.
-    """
+    """A column summed per position; None where a turn there has no value. Subagents run beside the main clock, not after it."""
     sums: list[float | None] = [0] * line.size
     own = {row["turn"] for row in line.turns}
     for turn, value in turns.select("turn", column).iter_rows():
@@ -324,8 +321,6 @@ def _summed(turns: pl.DataFrame, line: _Line, column: str, *, main_only: bool = 
         position = line.of_turn[turn]
         before = sums[position]
         sums[position] = None if value is None or before is None else before + value
-    if line.size > 1 and sums[-1] is None:
-        sums[-1] = 0
     return sums
 
 

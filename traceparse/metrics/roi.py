@@ -5,8 +5,9 @@ Pure; makes no scores and no kernels. Definitions: ROI, DESIGN §3. Five decisio
 - **A version's worth is the median of its benchmarks.** One text timed twice differs by several per cent. So `best_score` is the
   best median so far, and a step gains only where another text's median beats it; what was printed stays in `score`.
 - **Benchmarks are repeats where the text was the same**: of one version, or of versions whose texts are equal (a revert). Where
-  the log cut the text, two benchmarks are repeats only if nothing between them changed the file or may have: no program whose
-  text the log lost. Where no version is known, only figures of one result are.
+  the log cut the text, two benchmarks are repeats only if nothing between them changed the file or may have: no program that
+  the log cut, unless it shows that it wrote elsewhere. `change_basis` says of each step what tells its text from the one before;
+  of a gain that it calls ``possible`` nobody can say whether it is one. Where no version is known, only figures of one result are.
 - **Settings are told apart.** A text timed under ``SPLIT=4`` and ``SPLIT=8`` (`traceparse.metrics.sweeps`) was not timed twice. Its
   worth is the median with nothing set; where each total was set otherwise, none is known to be the file's own: the lowest.
 - **A benchmark without its total is no score**, also where its rows stand; `cut_benchmarks` counts those.
@@ -18,17 +19,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from traceparse.chronology import turn_times
 from traceparse.kernels.assembled import assemblies
-from traceparse.metrics.changes import lost_program, work
+from traceparse.metrics.changes import work
 from traceparse.metrics.checked import COUNTS, checked, finals, lost_edits
+from traceparse.metrics.lost import may_rewrite, source_paths
 from traceparse.metrics.sweeps import PLAIN, configurations
 from traceparse.tables import Frames, empty, frame
 
@@ -62,7 +64,9 @@ def ladder(frames: Frames) -> pl.DataFrame:
     if not found:
         return empty("roi")
     kernels = _Kernels(frames.get("kernels"))
-    texts = _texts(found, frames, kernels)
+    unseen = _unseen_changes(frames, found)
+    texts = _texts(found, unseen, kernels)
+    bases = _change_bases(found, unseen, kernels)
     settings = configurations(found, frames)
     timed: dict[Hashable, dict[Hashable, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row, text, setting in zip(found, texts, settings, strict=True):
@@ -83,13 +87,14 @@ def ladder(frames: Frames) -> pl.DataFrame:
         rows.append(
             {name: row[name] for name in ("trace_id", "obs", "turn", "kernel_version", "solution_version", "checked")}
             | {"step": step, "design": design, "framework": framework, "score": row["value"]}
+            | {"change_basis": bases[step]}
             | {"n_repeats": len(repeats), "score_median": worth}
             | {"score_low": min(repeats), "score_high": max(repeats), "best_score": best, "delta_best": delta}
             | {"cum_spend_tokens": spend, "delta_spend_tokens": cost, "roi": _per_thousand(delta, cost)}
             | {"cum_s": progress.seconds(row["turn"], row["record"]), "cum_usd": progress.usd.get(row["turn"])}
         )
     for item in rows:
-        item["share_of_final"] = item["score"] / best if best else None
+        item["share_of_final"] = item["best_score"] / best if best and item["best_score"] is not None else None
     return frame("roi", {name: [item[name] for item in rows] for name in rows[0]})
 
 
@@ -237,6 +242,7 @@ class _Kernels:
     def __init__(self, kernels: pl.DataFrame | None) -> None:
         self.rows = kernels.sort("version").to_dicts() if kernels is not None else []
         self.whole: dict[int, frozenset[tuple[str, str]]] = {}
+        self.made: dict[int, tuple[int, int]] = {row["version"]: (row["turn"], row["record"]) for row in self.rows}
         self._labels: dict[int, tuple[int | None, str]] = {}
         design: dict[int, int | None] = {row["version"]: row["design"] for row in self.rows}
         for solution in assemblies(self.rows):
@@ -261,33 +267,78 @@ class _Kernels:
         return len(designs), reverts
 
 
-def _texts(found: list[dict[str, Any]], frames: Frames, kernels: _Kernels) -> list[Hashable]:
+class _Unseen(NamedTuple):
+    """(turn, record) of the calls that changed the solution without a row in `kernels`.
+
+    Attributes:
+        told: Their output says so.
+        possible: The log cut their text, and nothing shown says that they left the solution alone.
+    """
+
+    told: set[tuple[int, int]]
+    possible: set[tuple[int, int]]
+
+
+def _texts(found: list[dict[str, Any]], unseen: _Unseen, kernels: _Kernels) -> list[Hashable]:
     """For each observation what tells its text from others'; equal where the same text ran."""
-    versions = [row["kernel_version"] for row in found]
-    doubtful = any(version not in kernels.whole and versions.count(version) > 1 for version in versions)
-    unseen = _unseen_changes(frames) if doubtful else set()
+    changes = unseen.told | unseen.possible
     texts: list[Hashable] = []
     for row in found:
-        version = row["kernel_version"]
+        version, shown = row["kernel_version"], (row["turn"], row["record"])
         if row["value"] <= 0:
             texts.append(("obs", row["obs"]))
         elif version is None:
             texts.append(("record", row["turn"], row["record"]))
-        elif version in kernels.whole:
+        elif version in kernels.whole and not any(kernels.made[version] < place < shown for place in unseen.told):
             texts.append(kernels.whole[version])
         else:
-            passed = sum(place < (row["turn"], row["record"]) for place in unseen)
+            passed = sum(place < shown for place in changes)
             texts.append((version, row["solution_version"], passed))
     return texts
 
 
-def _unseen_changes(frames: Frames) -> set[tuple[int, int]]:
-    """(turn, record) of the calls that changed the solution without a row in `kernels`, or may have."""
-    if not {"tool_calls", "blocks"} <= set(frames):
-        return set()
-    seen = {(change.turn, change.record) for change in work(frames).changes if change.version is None}
+ChangeBasis = Literal["version", "output", "possible", "none"]
+"""What tells that another text ran than at the last step that measured something. ``version``: another kernel version, of another
+text; ``output``: the same version, but the output of a call between tells of an edit whose text the log lost; ``possible``: a call
+between whose text the log cut may have edited it; ``none``: no sign of a change."""
+
+
+def _change_bases(found: list[dict[str, Any]], unseen: _Unseen, kernels: _Kernels) -> list[ChangeBasis | None]:
+    """For each observation; None for the first that measured something, and where a version is not known."""
+    bases: list[ChangeBasis | None] = []
+    before: dict[str, Any] | None = None
+    for row in found:
+        bases.append(_change_basis(before, row, unseen, kernels) if before is not None else None)
+        before = row if row["value"] > 0 else before
+    return bases
+
+
+def _change_basis(
+    before: Mapping[str, Any], row: Mapping[str, Any], unseen: _Unseen, kernels: _Kernels
+) -> ChangeBasis | None:
+    if before["kernel_version"] is None or row["kernel_version"] is None:
+        return None
+    if _version(before, kernels) != _version(row, kernels):
+        return "version"
+    begun, ended = ((one["turn"], one["record"]) for one in (before, row))
+    if any(begun <= place < ended for place in unseen.told):
+        return "output"
+    return "possible" if any(begun <= place < ended for place in unseen.possible) else "none"
+
+
+def _version(row: Mapping[str, Any], kernels: _Kernels) -> Hashable:
+    return kernels.whole.get(row["kernel_version"], (row["kernel_version"], row["solution_version"]))
+
+
+def _unseen_changes(frames: Frames, found: Sequence[Mapping[str, Any]]) -> _Unseen:
+    """Those of a run, where it has more than one observation."""
+    if len(found) < 2 or not {"tool_calls", "blocks"} <= set(frames):
+        return _Unseen(set(), set())
+    told = {(change.turn, change.record) for change in work(frames).changes if change.version is None}
+    sources = source_paths(frames)
     shell = frames["tool_calls"].filter(pl.col("tool") == "shell").select("turn", "record", "command")
-    return seen | {(turn, record) for turn, record, command in shell.iter_rows() if lost_program(command)}
+    cut = {(turn, record) for turn, record, command in shell.iter_rows() if may_rewrite(command, sources)}
+    return _Unseen(told, cut - told)
 
 
 class _Progress:

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from traceparse.kernels.order import order
-from traceparse.metrics.changes import lost_program
+from traceparse.metrics.lost import lost_program, source_paths
 from traceparse.tables import Frames
 
 PLAIN: Hashable = frozenset()
@@ -63,7 +63,7 @@ def configurations(totals: Sequence[Mapping[str, Any]], frames: Frames) -> list[
             by_launch[row["launch_call"]].append(n)
     calls = frames["tool_calls"].filter(pl.col("call").is_in(list(by_launch)))
     commands = dict(calls.select("call", "command").iter_rows())
-    sources = _sources(frames)
+    sources = {path.rsplit("/", 1)[-1] for path in source_paths(frames)}
     found: list[Hashable] = [PLAIN] * len(totals)
     for launch, members in by_launch.items():
         command = commands.get(launch) or ""
@@ -81,14 +81,6 @@ def configurations(totals: Sequence[Mapping[str, Any]], frames: Frames) -> list[
             # Which of the benchmarks printed it cannot be told where their numbers differ.
             found[n] = set_for[place] if len(set_for) == len(members) else ("one of a sweep", launch, place)
     return found
-
-
-def _sources(frames: Frames) -> set[str]:
-    """Base names of the solution and its side files."""
-    if "kernels" not in frames:
-        return {"solution.py"}
-    parts = frames["kernels"].filter(pl.col("is_solution") | pl.col("is_sidecar"))
-    return {"solution.py", *(path.rsplit("/", 1)[-1] for path in parts["path"].unique())}
 
 
 def _invocations(command: str) -> list[Hashable] | None:

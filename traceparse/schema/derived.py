@@ -67,10 +67,10 @@ first_turn: i64 inclusive
 last_turn: i64 inclusive
 n_turns: i64 turns of the main agent in it
 spend_tokens: i64? spend of its turns
-elapsed_s: f64? time of its turns
+elapsed_s: f64? time of its turns; null where that of one is not known, as of a last turn whose end the log does not show
 share_turns: f64 of the run's turns
 share_spend: f64? of the run's spend
-share_time: f64? of the run's time
+share_time: f64? of the time of all the run's turns; null where that of one is not known
 evidence: str what decided it
 """,
 )
@@ -89,6 +89,7 @@ solution_version: i64? version of the solution file that ran
 design: i64? design that ran
 framework: str? framework of the version that ran
 score: f64 the figure printed
+change_basis: str? what tells that another text ran than at the last step above 0: version, output (of an edit whose text the log lost), possible (a call that the log cut may have edited it, so a gain may be scatter) or none; null where a version is unknown
 checked: str same_version, later, failed or never; the first two count towards best
 n_repeats: i64 benchmarks of this version, or of versions with the same text, under the same settings
 score_median: f64 median over the benchmarks of this version with nothing set for them; where all were set otherwise (a sweep), the lowest
@@ -101,7 +102,7 @@ delta_spend_tokens: i64? spend since the step before
 cum_s: f64? time up to this observation
 cum_usd: f64? cost up to this observation
 roi: f64? delta_best per 1,000 spend tokens; null when no token lies between
-share_of_final: f64? score over the final best
+share_of_final: f64? best_score over the final best, 0..1; null before the first score that counts
 """,
 )
 
