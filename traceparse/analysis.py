@@ -68,7 +68,7 @@ def analyse_run(run: Frames) -> Frames:
     from traceparse.metrics.activity import activity
     from traceparse.metrics.changes import number_designs
     from traceparse.metrics.checked import summarise
-    from traceparse.metrics.clock import anchor
+    from traceparse.metrics.clock import anchor, with_durations
     from traceparse.metrics.phases import segment
     from traceparse.metrics.roi import ladder, summarise_run
     from traceparse.metrics.scores import observe
@@ -77,6 +77,7 @@ def analyse_run(run: Frames) -> Frames:
     run["kernels"] = replay(run)
     run["kernels"] = number_designs(run)
     run["scores"] = observe(run)
+    run["tool_calls"] = with_durations(run["tool_calls"], run["blocks"])
     facts = run["runs"].row(0, named=True)
     total, total_basis = (facts["elapsed_s"], facts["elapsed_basis"])
     run["clock"], run["turns"], updates = anchor(run, total_s=total, total_basis=total_basis)

@@ -1,13 +1,13 @@
 """The clock of one run: the table of its clock evidence, the times of its turns, and where those times come from.
 
 Recorded clocks are kept. Else evidence inside outputs fixes points and straight lines join them (``anchored``), else the
-total is spread by spend (``scaled``), else times are null (``none``). Reads no files; which instants a text prints is
-`metrics.stamps`', what they bound `metrics.readings`', zones and lines `metrics.timeline`'s.
+total less the stated run times is spread by spend (``scaled``), else times are null (``none``). Reads no files; which
+instants a text prints is `metrics.stamps`', what they bound `metrics.readings`', zones and lines `metrics.timeline`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from traceparse.metrics.readings import Evidence, Reading, gather
-from traceparse.metrics.stamps import Wait
+from traceparse.metrics.stamps import Wait, call_seconds
 from traceparse.metrics.timeline import Zones, settle
 from traceparse.tables import Frames, empty, frame
 
@@ -30,6 +30,9 @@ class Bracket(NamedTuple):
 
 
 _START = "start"
+_RESOLUTION_S = 1.0
+"""Printed instants are whole seconds, so a part may pass its whole by so much."""
+
 _LONGEST_S = 366 * 86400.0
 """A total that is not above 0, or beyond a year, is no session's length."""
 
@@ -47,18 +50,20 @@ def anchor(
     Returns:
         The `clock` table; `turns` with `t_s`, `duration_s`, `tool_s` and `wait_s` filled as far as the evidence goes; and
         the columns of `runs` to set: `time_basis`, `elapsed_s`, `elapsed_basis`. `duration_s` runs until the agent's next
-        turn begins, for its last turn until the total. `tool_s` is the longest run time that the turn's results state.
+        turn begins, for its last turn until the total. `tool_s` is the longest run time that the turn's results state. Of a
+        run without a turn the records' span is no length of a session: a person may have opened it again weeks later.
     """
     run = frames["runs"].row(0, named=True)
     if run["time_basis"] == "recorded":
-        return _recorded(frames), frames["turns"], {}
+        unlived = frames["turns"].is_empty() and run["elapsed_basis"] == "recorded"
+        return _recorded(frames), frames["turns"], dict.fromkeys(("elapsed_s", "elapsed_basis")) if unlived else {}
     total_s = total_s if total_s is not None and 0 < total_s < _LONGEST_S else None
     total: dict[str, Any] = {"elapsed_s": total_s, "elapsed_basis": total_basis if total_s is not None else None}
     turns = frames["turns"]
     start = _start(run["start_local"])
     if start is None:
         # Without a start no reading can be told from a stale one, and none has a distance from it.
-        times, basis = _scaled(turns, total_s)
+        times, basis = _scaled(turns, total_s, {})
         return empty("clock"), _timed(turns, times, total_s, {}, {}), {"time_basis": basis, **total}
     found = gather(frames, start)
     begin, end = _first_record(turns), max(run["n_records"] - 1, 0)
@@ -67,7 +72,7 @@ def anchor(
         times = [line.at(place) if file == 0 else None for file, place in _places(turns)]
         basis = "anchored"
     else:
-        times, basis = _scaled(turns, total_s)
+        times, basis = _scaled(turns, total_s, found.stated_s)
         if _breaks(times, turns, found.readings, total_s):
             # No reading fixes a record, but some bound one: the straight line over the records keeps within them.
             times = [line.at(place) if file == 0 else None for file, place in _places(turns)]
@@ -79,6 +84,22 @@ def anchor(
         timed,
         {"time_basis": basis, **total},
     )
+
+
+def with_durations(calls: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+    """`tool_calls` with `duration_s` where the log has no field for it, but the call's own result states it in its header.
+
+    Args:
+        calls: `tool_calls` of one trace.
+        blocks: Its `blocks`.
+    """
+    results = blocks.filter(pl.col("kind") == "tool_result").select("block", "text")
+    stated = {block: call_seconds(text) for block, text in results.iter_rows()}
+    known = [
+        seconds if seconds is not None else stated.get(block)
+        for seconds, block in calls.select("duration_s", "result_block").iter_rows()
+    ]
+    return calls.with_columns(pl.Series("duration_s", known, dtype=pl.Float64))
 
 
 def bracket(clock: pl.DataFrame, record: int, total_s: float | None = None) -> Bracket:
@@ -174,8 +195,12 @@ def _placed(reading: Reading, zero: datetime) -> datetime:
     return zero + timedelta(seconds=reading.t_s or 0.0)
 
 
-def _scaled(turns: pl.DataFrame, total_s: float | None) -> tuple[list[float | None], str]:
-    """Starts of the turns when the total is spread by spend, else by visible tokens, else evenly."""
+def _scaled(turns: pl.DataFrame, total_s: float | None, stated: Mapping[int, float]) -> tuple[list[float | None], str]:
+    """Starts of the turns, and the basis: the total is spread by spend, else by visible tokens, else evenly.
+
+    The seconds that a turn's results state are its own, and only the rest of the total is spread. Where more is stated than
+    the total holds, nothing tells which to believe, and all is spread.
+    """
     if total_s is None or turns.is_empty():
         return [None] * turns.height, "none"
     weights: list[float] = [1.0] * turns.height
@@ -184,10 +209,14 @@ def _scaled(turns: pl.DataFrame, total_s: float | None) -> tuple[list[float | No
         if values.null_count() == 0 and (values.sum() or 0) > 0:
             weights = [float(value) for value in values]
             break
-    scale, passed, times = total_s / sum(weights), 0.0, []
-    for weight in weights:
-        times.append(min(passed * scale, total_s))
-        passed += weight
+    logged = zip(turns["turn"], turns["tool_s"], strict=True)
+    ran = [stated.get(turn, 0.0) if seconds is None else seconds for turn, seconds in logged]
+    if sum(ran) > total_s:
+        ran = [0.0] * len(ran)
+    scale, passed, times = (total_s - sum(ran)) / sum(weights), 0.0, []
+    for weight, seconds in zip(weights, ran, strict=True):
+        times.append(min(passed, total_s))
+        passed += weight * scale + seconds
     return [*times], "scaled"
 
 
@@ -236,8 +265,14 @@ def _timed(
             durations[index] = max(ended - begun, 0.0)
         following[agents[index]] = begun
     numbers = turns["turn"].to_list()
+    # Results can state more than the clock leaves for their turn; a part that passes its whole is left out.
+    fits = {
+        turn: seconds
+        for turn, lasted in zip(numbers, durations, strict=True)
+        if (seconds := stated.get(turn)) is not None and (lasted is None or seconds <= lasted + _RESOLUTION_S)
+    }
     told = {name: turns[name].to_list() for name in ("tool_s", "wait_s")}
-    for name, figures in (("tool_s", stated), ("wait_s", waited)):
+    for name, figures in (("tool_s", fits), ("wait_s", waited)):
         told[name] = [figures.get(n) if old is None else old for n, old in zip(numbers, told[name], strict=True)]
     columns = {"t_s": times, "duration_s": durations, **told}
     return turns.with_columns(pl.Series(name, values, dtype=pl.Float64) for name, values in columns.items())

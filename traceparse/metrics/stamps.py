@@ -73,6 +73,8 @@ _RUNNING = re.compile(r"started_at: (\S+Z)\s+running_for_ms: (\d+)")
 _TODO_EPOCH = re.compile(r'\\*"(?:createdAt|updatedAt)\\*": *\\*"?(1[6-9]\d{11})\b')
 _WALL = re.compile(r"^Wall time: (\d+(?:\.\d+)?) seconds", re.M)
 _EXECUTION = re.compile(r"^\s*executionTime: (\d+)", re.M)
+_HEADER_WALL = re.compile(r"(?:[A-Z][\w ]*: [^\n]*\n){0,3}Wall time: (\d+(?:\.\d+)?) seconds")
+_HEADER_EXECUTION = re.compile(r"^  executionTime: (\d+)$", re.M)
 _REAL = re.compile(r"^real\s+(?:(\d+)h)?(\d+)m(\d+(?:\.\d+)?)s", re.M)
 _ZONES = {
     "UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
@@ -126,6 +128,19 @@ def stated_seconds(text: str) -> float | None:
         return None
     timed = [int(m[1] or 0) * 3600 + int(m[2]) * 60 + float(m[3]) for m in _REAL.finditer(text)]
     return sum(timed) if timed else None
+
+
+def call_seconds(text: str) -> float | None:
+    """How long a call took by the header of its own result (Codex's ``Wall time``, Cursor's ``executionTime``); None if unsaid.
+
+    The same words further down are what the call printed. ``time`` in a command measures a part of it and is not asked.
+    """
+    if match := _HEADER_WALL.match(text):
+        return float(match[1])
+    # Cursor's fields stand two spaces deep, what a program printed four.
+    if text.startswith(("success:\n", "failure:\n")) and (match := _HEADER_EXECUTION.search(text)):
+        return int(match[1]) / 1000
+    return None
 
 
 def lock_waits(text: str) -> list[Wait]:
