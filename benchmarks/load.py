@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -29,10 +28,14 @@ for path in pathlib.Path(sys.argv[1]).rglob("*.jsonl"):
 
 def measured(command: list[str], env: dict[str, str]) -> tuple[float, float, float]:
     """(CPU s, wall s, peak MiB of the largest process) of one command, its children included."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(command, check=True, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall, after.ru_maxrss / 1024
+    start = time.perf_counter()
+    child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # `getrusage` of all children would keep the peak of the greatest command measured before.
+    _, status, used = os.wait4(child.pid, 0)
+    wall, child.returncode = time.perf_counter() - start, os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
+    return used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1024
 
 
 def main() -> None:
