@@ -44,6 +44,21 @@ def test_the_conda_environment_asks_for_the_same_versions() -> None:
             assert floors[name].split(">=")[1] == requirement.split(">=")[1], requirement
 
 
+def test_the_examination_asks_for_what_an_extra_brings() -> None:
+    from traceparse.doctor import _EXTRAS
+
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    for extra, names in _EXTRAS.items():
+        assert set(names) <= {name_of(requirement) for requirement in extras[extra]}, extra
+
+
+def test_the_notebooks_ask_for_nothing_that_their_tests_and_jupyter_do_not_use() -> None:
+    """Running a notebook takes a kernel and nbclient; reading and saving one nbformat; showing it Jupyter Lab and nbconvert."""
+    data = {"pandas", "pyarrow", "datasets"}
+    named = {name_of(requirement) for requirement in PYPROJECT["project"]["optional-dependencies"]["notebooks"]}
+    assert named - data == {"jupyterlab", "ipykernel", "nbclient", "nbconvert", "nbformat"}
+
+
 def test_the_constraints_pin_every_direct_dependency_and_the_torch_of_ci() -> None:
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
     pinned = {name_of(line): line for line in lines}

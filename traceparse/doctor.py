@@ -24,7 +24,7 @@ _PACKAGES = (
 )
 _EXTRAS = {
     "rerun": ("torch", "nvidia-ml-py"),
-    "notebooks": ("jupyterlab", "nbmake"),
+    "notebooks": ("jupyterlab", "nbclient"),
     "pandas": ("pandas", "pyarrow"),
     "datasets": ("datasets",),
     "ray": ("ray",),
