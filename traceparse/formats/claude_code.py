@@ -15,7 +15,7 @@ from sys import intern
 
 import msgspec
 
-from traceparse.formats import Group, Knows, trace_id_of
+from traceparse.formats import Group, Knows, claude_subagents, trace_id_of
 from traceparse.formats.anthropic import (
     SYNTHETIC_MODEL,
     Content,
@@ -30,7 +30,7 @@ from traceparse.formats.blocks import cut_marked
 from traceparse.formats.converted import LABEL, Evidence, as_converted, note_odd, read_labels, utc
 from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.records import trace_of_log
-from traceparse.model import MAIN, Agent, Block, Event, Trace
+from traceparse.model import MAIN, Block, Event, Trace
 
 NAME = "claude-code"
 TITLE = "Claude Code session files (~/.claude/projects/**/*.jsonl), native or as converted for the published dataset"
@@ -38,7 +38,7 @@ KNOWS = Knows(
     clock="native: real, per record; converted: made up, only the order is real",
     usage="native: per response, repeated over its records; converted: repeated, outputs are placeholders, or absent",
     reasoning="as text where the provider shows it, else hidden",
-    subagents="native: marked, also in <session>/subagents/; converted: inline and unmarked",
+    subagents="native: marked, in <session>/subagents/ or relayed as progress, else totals are a lower bound; converted: unmarked",
     copies="native: the API's message ids, the parent where a version names it; converted: not told",
 )
 
@@ -77,10 +77,7 @@ class _Record(msgspec.Struct, rename={"parent_uuid": "parentUuid", "sidechain": 
     mode: str | None = None
     forked_from: msgspec.Raw = msgspec.Raw(b"")
     tool_result: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _AgentResult(msgspec.Struct, rename={"agent_id": "agentId"}):
-    agent_id: str | None = None
+    data: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _ForkedFrom(msgspec.Struct, rename={"session_id": "sessionId"}):
@@ -88,7 +85,6 @@ class _ForkedFrom(msgspec.Struct, rename={"session_id": "sessionId"}):
 
 
 _DECODER = msgspec.json.Decoder(_Record)
-_AGENT_DECODER = msgspec.json.Decoder(_AgentResult)
 _FORK_DECODER = msgspec.json.Decoder(_ForkedFrom)
 
 
@@ -162,12 +158,16 @@ class _Reading:
         self._n_sidechains = 0
         self._named: dict[int, str] = {}
         self._requests: dict[int, str] = {}
-        self._started: list[tuple[int, str]] = []
+        self._results: dict[int, claude_subagents.Stated] = {}
+        self._relayed: set[int] = set()
 
     def take(self, file: int, line: Line, record: _Record) -> None:
         """The event of one record, and what it tells of the session."""
-        index, event = len(self.events), _event(self.log, file, line, record)
+        index, inner = len(self.events), _relayed(self.log, file, line, record)
+        event = _event(self.log, file, line, inner or record)
         self.events.append(event)
+        if inner is not None:
+            self._relayed.add(index)
         response = record.message.id if record.message else None
         self.evidence.see(
             file, line.record, record.type, record.uuid, record.request_id, record.timestamp, response, record.sidechain
@@ -188,8 +188,8 @@ class _Reading:
             self._labelled.append(index)
         if event.response and record.request_id:
             self._requests[index] = record.request_id
-        if event.role == "tool" and (started := _started(record)):
-            self._started.append((index, started))
+        if event.role == "tool" and (said := claude_subagents.stated(bytes((inner or record).tool_result))):
+            self._results[index] = said
 
     def _sidechain(self, record: _Record) -> str:
         """Old versions write sidechains into the main file without an agent id: each is named after its root."""
@@ -229,18 +229,25 @@ class _Reading:
             trace.n_compactions = sum(event.blocks[0].kind == "compaction" for event in self.events)
         else:
             trace.n_compactions = self.n_boundaries
-            trace.incomplete = bool(speakers) and MAIN not in speakers
-            trace.agents = self._agents()
+            found = claude_subagents.find(
+                self.events, self._results, self._relayed, dict.fromkeys(self._named.values())
+            )
+            trace.agents, trace.incomplete = found.agents, found.incomplete or (bool(speakers) and MAIN not in speakers)
+            for index in sorted(found.last, reverse=True):
+                self.events.insert(index, found.last[index])
         return trace
 
     def _mark_replays(self) -> None:
-        """Mark copies: repeated uuids, and sidechain copies of main-chain messages.
+        """Mark copies: repeated uuids, what is relayed of a subagent whose own file is there, sidechain copies of main-chain messages.
 
         A sidechain may restate the parent's messages under new request ids; the main-chain copy is the one that counts. A
         request id only parts two main-chain responses that share a message id.
         """
+        own = {event.agent for index, event in enumerate(self.events) if index not in self._relayed}
         for index in self._again:
             self.events[index].replay = True
+        for index in self._relayed:
+            self.events[index].replay = self.events[index].replay or self.events[index].agent in own
         requests: dict[str, set[str]] = defaultdict(set)
         for index, request in self._requests.items():
             event = self.events[index]
@@ -255,16 +262,6 @@ class _Reading:
             elif len(requests.get(event.response, ())) > 1 and index in self._requests:
                 event.response = f"{event.response}#{self._requests[index]}"
 
-    def _agents(self) -> dict[str, Agent]:
-        """The subagents seen, with the call that started each where a tool result names it."""
-        agents = {event.agent: Agent(event.agent) for event in self.events if event.agent != MAIN}
-        for index, started in self._started:
-            event = self.events[index]
-            result = event.blocks[0].result
-            if started in agents and result is not None:
-                agents[started] = Agent(started, event.agent, result.call_id)
-        return agents
-
 
 def _forked_from(record: _Record) -> str | None:
     """The session that a copied record comes from, where the version that copied it says so."""
@@ -276,14 +273,27 @@ def _forked_from(record: _Record) -> str | None:
         return None
 
 
-def _started(record: _Record) -> str | None:
-    """The subagent that a tool's result says it started."""
-    if bytes(record.tool_result)[:1] != b"{":
+def _relayed(log: Log, file: int, line: Line, record: _Record) -> _Record | None:
+    """The record of a subagent that a `progress` record relays, as a record of that subagent's own file would be."""
+    if record.type != "progress":
         return None
     try:
-        return _AGENT_DECODER.decode(record.tool_result).agent_id
+        found = claude_subagents.relayed(bytes(record.data))
     except msgspec.MsgspecError:
+        log.skip(line, "unexpected_field", "repaired", file=file)
         return None
+    if found is None:
+        return None
+    agent, inner = found
+    return _Record(
+        type=inner.type,
+        message=inner.message,
+        timestamp=inner.timestamp or record.timestamp,
+        request_id=inner.request_id,
+        sidechain=True,
+        agent_id=agent,
+        tool_result=inner.tool_result,
+    )
 
 
 def _event(log: Log, file: int, line: Line, record: _Record) -> Event:
