@@ -30,9 +30,10 @@ def test_who_computes_otherwise_for_the_benchmark_is_caught(tmp_path: Path) -> N
         targets, deck=deck.parent, trust=True, out=tmp_path / "out", cpu=True, gates=("strict",), jobs=2, limits=limits
     )
     results = {result.name: result for result in found}
-    assert results.keys() == {"asks_arguments", "asks_main", "asks_stack", "asks_while_built", "honest"}
     assert (results["honest"].outcome, results["honest"].failed_proofs) == ("ran", [])
-    for name in ("asks_arguments", "asks_main", "asks_stack", "asks_while_built"):
+    tricks = results.keys() - {"honest"}
+    assert len(tricks) == 7
+    for name in tricks:
         assert (results[name].outcome, results[name].failed_proofs) == ("fails_check", ["timed_outputs"]), name
 
 

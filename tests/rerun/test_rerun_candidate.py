@@ -12,10 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from traceparse.rerun.child import meter  # noqa: E402
+from traceparse.rerun.child import recording  # noqa: E402
 from traceparse.rerun.child.candidate import Candidate  # noqa: E402
 from traceparse.rerun.child.failure import failure  # noqa: E402
-from traceparse.rerun.child.problem import Recipe  # noqa: E402
+from traceparse.rerun.child.problem import Recipe, build_inputs  # noqa: E402
+from traceparse.rerun.child.replies import is_formed  # noqa: E402
 from traceparse.rerun.child.versions import triton_versions  # noqa: E402
 from traceparse.rerun.child.watched import switches, tools  # noqa: E402
 
@@ -46,22 +47,23 @@ def test_profiles_take_one_set_and_then_all_in_turn(candidate: Candidate, monkey
 
     asked: list[str] = []
 
-    def recorded(clock: Any, parts: dict[str, meter.Part], count: int) -> Any:
-        for part in parts.values():
+    def recorded(clock: Any, groups: list[dict[str, recording.Part]], count: int) -> Any:
+        for group in groups:
             for at in range(count):
-                inputs = part.prepare(at)
-                seen[part.hardened].append(inputs[0].data_ptr())
-                part.call(inputs)
-                asked.append(Path(sys.argv[0]).name)
-        return list(parts)
+                for part in group.values():
+                    inputs = part.prepare(at)
+                    seen[part.hardened].append(inputs[0].data_ptr())
+                    part.call(inputs)
+                    asked.append(Path(sys.argv[0]).name)
+        return [list(group) for group in groups]
 
-    monkeypatch.setattr(meter, "record", recorded)
-    monkeypatch.setattr(meter, "read_recording", lambda names: {name: {} for name in names})
+    monkeypatch.setattr(recording, "record", recorded)
+    monkeypatch.setattr(recording, "read", lambda names: {"groups": names})
     candidate.runtime = candidate.runtime or object()  # type: ignore[assignment]
     candidate.ready({"recipes": RECIPES})
     assert candidate.profile({"count": 4}) == {}
-    assert list(candidate.profiled({})) == ["fixed", "checked", "rotated"]
-    assert asked == ["benchmark.py"] * 4 + ["check.py"] * 4 + ["benchmark.py"] * 4
+    assert candidate.profiled({}) == {"groups": [["fixed", "checked"], ["rotated"]]}
+    assert asked == ["benchmark.py", "check.py"] * 4 + ["benchmark.py"] * 4
     assert len(set(seen[False])) == 1
     assert len(set(seen[True])) == 3
     assert seen[True][0] == seen[True][3] == seen[False][0]
@@ -75,17 +77,18 @@ def test_a_recording_says_what_is_whose() -> None:
     events = [
         event("traceparse first call", 0, 90),
         event("lost", 10, 20, device=True),
-        event("traceparse call: fixed", 200, 290),
-        event("traceparse call: fixed", 200, 290, device=True),  # the tracer shows a range on the device as well
+        event("mark fixed", 200, 290),
+        event("mark fixed", 200, 290, device=True),  # the tracer shows a range on the device as well
         event("cudaLaunchKernel", 201, 202),
         event("a", 210, 250, device=True),
         event("Memset (Device)", 240, 260, device=True),
-        event("traceparse call: checked", 400, 490),
+        event("mark checked", 400, 490),
         event("b", 410, 420, device=True),
         event("flush", 350, 360, device=True),
-        event("traceparse call: fixed", 600, 690),
+        event("mark fixed", 600, 690),
     ]
-    read = meter.read_recording(SimpleNamespace(events=lambda: events))
+    kept = recording.Recording(SimpleNamespace(events=lambda: events), "mark ", ("fixed", "checked", "rotated"))
+    read = recording.read(kept)
     launched = {"kernel": 1, "cooperative": 0, "graph": 0}
     none = dict.fromkeys(launched, 0)
     assert read == {
@@ -96,23 +99,26 @@ def test_a_recording_says_what_is_whose() -> None:
             ]
         },
         "checked": {"calls": [{"kernels": [["b", 10]], "busy_us": 10, "launches": none}]},
+        "rotated": {"calls": []},  # the tracer lost them: nothing is known of it
     }
 
 
-def test_every_part_is_recorded_as_often_as_asked(candidate: Candidate) -> None:
+def test_parts_of_a_group_take_turns_forwards_and_backwards(candidate: Candidate) -> None:
     x = torch.ones(4)
-    made: dict[str, list[int]] = {"one": [], "two": []}
+    made: list[str] = []
 
-    def part(name: str) -> meter.Part:
+    def part(name: str) -> recording.Part:
         def prepare(at: int) -> list[Any]:
-            made[name].append(at)
+            made.append(f"{name}{at}")
             return [x]
 
-        return meter.Part(lambda inputs: inputs[0] + 1, prepare)
+        return recording.Part(lambda inputs: inputs[0] + 1, prepare)
 
-    read = meter.read_recording(meter.record(candidate.clock, {name: part(name) for name in made}, 3))
-    assert {name: len(value["calls"]) for name, value in read.items()} == {"one": 3, "two": 3}
-    assert made == {"one": [0, 1, 2, 3], "two": [0, 1, 2]}
+    groups = [{name: part(name) for name in ("a", "b")}, {"c": part("c")}]
+    read = recording.read(recording.record(candidate.clock, groups, 4))
+    assert {name: len(value["calls"]) for name, value in read.items()} == {"a": 4, "b": 4, "c": 4}
+    # The very first is lost to the tracer's start and made again.
+    assert made == ["a0", "a0", "b0", "b1", "a1", "a2", "b2", "b3", "a3", "c0", "c1", "c2", "c3"]
 
 
 def test_a_failure_shows_the_solutions_frames_alone(candidate: Candidate, tmp_path: Path) -> None:
@@ -125,6 +131,14 @@ def test_a_failure_shows_the_solutions_frames_alone(candidate: Candidate, tmp_pa
     assert "solution.py" in trace
     assert "check.py" not in trace
     assert "/candidate.py" not in trace
+    (tmp_path / "solution.py").write_text(
+        "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise RuntimeError('no plan') from error\n"
+    )
+    with pytest.raises(RuntimeError, match="no plan") as caught:
+        candidate.load({})
+    trace = failure(caught.value)["error"]["trace"]
+    assert "ZeroDivisionError" in trace
+    assert "check.py" not in trace
 
 
 def test_a_profile_without_a_device_is_refused(candidate: Candidate) -> None:
@@ -134,8 +148,14 @@ def test_a_profile_without_a_device_is_refused(candidate: Candidate) -> None:
 
 def test_timing_keeps_what_was_asked_and_the_last(candidate: Candidate) -> None:
     candidate.ready({"recipes": RECIPES})
-    reply = candidate.time({"count": 6, "limit_s": 60, "keep": [2], "warmup": 3})
-    assert reply["kept"] == [2, 5]
+    order = {"count": 6, "limit_s": 60, "keep": [2], "warmup": 3, "moved": 1, "recipe": vars(Recipe(1, 9))}
+    reply = candidate.time(order)
+    assert is_formed("time", reply)
+    assert {series: sorted(kept) for series, kept in candidate.kept.items()} == {"standard": [1, 5], "hardened": [2, 5]}
+    # From the drawn call on the contents are the moved ones, and so are the answers.
+    (moved,) = build_inputs(candidate.reference, {"rows": 8, "cols": 16}, Recipe(1, 9), torch.device("cpu"))
+    for at in (1, 5):
+        assert torch.allclose(candidate.kept["standard"][at], torch.softmax(moved, dim=-1))
     assert [len(reply[kind]["device_ms"]) for kind in ("standard", "hardened")] == [6, 6]
     assert all(ms > 0 for ms in reply["standard"]["device_ms"])
 
@@ -161,7 +181,7 @@ def test_launches_are_counted_by_kind_and_a_call_within_a_call_once() -> None:
         (12.0, 13.0, "cudaMemcpyAsync"),
         (14.0, 15.0, "cudaLaunchKernelExC_v11060"),
     ]
-    assert meter.launches_of(calls) == {"kernel": 3, "cooperative": 1, "graph": 1}
+    assert recording.launches_of(calls) == {"kernel": 3, "cooperative": 1, "graph": 1}
 
 
 @pytest.mark.parametrize(("major", "found"), [(9, "12.8"), (10, "13.0"), (None, "12.8")])

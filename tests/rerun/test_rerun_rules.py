@@ -242,17 +242,30 @@ def calls(*names: str) -> dict[str, object]:
 
 
 def test_other_kernels_for_the_check_than_for_the_benchmark() -> None:
-    def failed(fixed: str, checked: str, rotated: str) -> list[str]:
-        profile = {"fixed": calls(*fixed), "checked": calls(*checked), "rotated": calls(*rotated)}
-        return proofs_of(read_timing(event(profile=profile))).failed
+    def judged(benchmark: dict[str, object], check: dict[str, object]) -> tuple[str, list[str]]:
+        profile = {"fixed": benchmark, "checked": check, "rotated": benchmark}
+        proofs = proofs_of(read_timing(event(profile=profile)))
+        assert set(proofs.failed) <= {"asked_alike"}
+        gate = proofs.gates["asked_alike"]
+        return gate.verdict, gate.evidence
 
-    assert failed("aaa", "aaa", "aaa") == []
-    assert failed("bbb", "ccc", "bbb") == ["asked_alike"]
-    assert failed("aba", "bab", "aba") == []  # every other call has its own, whoever asks
-    assert failed("aaa", "bbb", "bbb") == []  # from some call on another one: the course of time
-    asked = {"fixed": calls("b"), "checked": calls("c"), "rotated": calls("b")}
-    evidence = proofs_of(read_timing(event(profile=asked))).gates["asked_alike"].evidence
-    assert evidence == ["shape 0: only in the name of benchmark.py: b; only in the name of check.py: c"]
+    assert judged(calls(*"aaaa"), calls(*"aaaa"))[0] == "pass"
+    assert judged(calls(*"abab"), calls(*"baba"))[0] == "pass"  # every other call has its own, whoever asks
+    assert judged(calls(*"aaaa"), {"calls": []}) == ("skipped", ["shape 0: no profile of both"])
+    assert judged(calls(*"bbbb"), calls(*"cccc")) == (
+        "fail",
+        [
+            "shape 0: b: 100% of the device time for benchmark.py, 0% for check.py; "
+            "c: 0% of the device time for benchmark.py, 100% for check.py"
+        ],
+    )
+    assert judged(calls(*"bbbb"), calls(*"bccc"))[0] == "fail"  # one for show among them
+    # One name, ten times the work.
+    slow = {"calls": [{"kernels": [["a", 50.0]], "busy_us": 50.0}] * 4}
+    assert judged(calls(*"aaaa"), slow) == (
+        "fail",
+        ["shape 0: 0.0050 ms on the device for benchmark.py, 0.0500 ms for check.py"],
+    )
 
 
 def test_faster_than_the_device_can_be() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +22,15 @@ torch = pytest.importorskip("torch")
 from traceparse.rerun import Limits, Target  # noqa: E402
 from traceparse.rerun import worker as worker_module  # noqa: E402
 from traceparse.rerun.batch import Terms, blank, run_one  # noqa: E402
-from traceparse.rerun.child import clocking, meter  # noqa: E402
+from traceparse.rerun.child import clocking, meter, recording  # noqa: E402
 from traceparse.rerun.child.candidate import Candidate  # noqa: E402
-from traceparse.rerun.child.clocking import _formed  # noqa: E402
 from traceparse.rerun.child.landing import Landing  # noqa: E402
 from traceparse.rerun.child.problem import Recipe, _constructed, build_inputs  # noqa: E402
+from traceparse.rerun.child.replies import FORMS, is_formed  # noqa: E402
 from traceparse.rerun.child.session import Session, Stop  # noqa: E402
 from traceparse.rerun.child.verdicts import check_sensitivity  # noqa: E402
 from traceparse.rerun.child.watched import switches  # noqa: E402
+from traceparse.rerun.child.wire import Wire, WireError  # noqa: E402
 from traceparse.rerun.deck import find_problem  # noqa: E402
 from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing  # noqa: E402
 from traceparse.rerun.hardware import Gpu  # noqa: E402
@@ -63,15 +68,15 @@ def test_a_result_that_computes_when_it_is_copied_is_kept_and_told_as_what_it_is
 ) -> None:
     candidate.model = lambda x: torch.softmax(x, -1).as_subclass(Lazy)
     candidate.ready({"recipes": [vars(Recipe(1))]})
-    candidate.time({"count": 5, "limit_s": 60, "keep": [1], "warmup": 3})
+    candidate.time({"count": 5, "limit_s": 60, "keep": [1], "warmup": 3, "moved": 2, "recipe": vars(Recipe(1))})
     candidate.landing = Landing.in_file(tmp_path / "strip", 8 * 16 * 4)
-    for at in (1, 4):
-        assert candidate.fetch({"at": at})["outputs"][0]["type"].endswith(".Lazy")
+    for series, at in (("standard", 2), ("standard", 4), ("hardened", 1), ("hardened", 4)):
+        assert candidate.fetch({"series": series, "at": at})["outputs"][0]["type"].endswith(".Lazy")
 
 
 def test_our_own_functions_are_watched_too(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
     assert candidate.state({})["patched"] == []
-    monkeypatch.setattr(meter.Clock, "once", lambda *_: (None, 0.0, 0.0))
+    monkeypatch.setattr(meter.Clock, "once", lambda *_: (0.0, 0.0))
     monkeypatch.setattr("traceparse.rerun.child.wire.Wire.send", print)
     assert candidate.state({})["patched"] == [
         "traceparse.rerun.child.meter.Clock.once",
@@ -102,11 +107,11 @@ def test_a_mode_over_all_functions_is_noticed_and_a_default_device_is_none() -> 
 
 
 def test_a_mode_of_torchs_is_put_back_as_it_was(candidate: Candidate) -> None:
-    from traceparse.rerun.child.candidate import _filling
+    from traceparse.rerun.child.poison import filling
 
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        with _filling(True):
+        with filling(True):
             pass
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
@@ -147,9 +152,9 @@ def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
         def reset_persisting(self) -> None:
             told.append("reset")
 
-        def once(self, call: Any, inputs: Any, *, hold: bool = False) -> tuple[Any, float, float]:
-            told.append("window opens, its result held" if hold else "window opens")
-            found = super().once(call, inputs, hold=hold)
+        def once(self, call: Any, inputs: Any) -> tuple[float, float]:
+            told.append("window opens")
+            found = super().once(call, inputs)
             told.append("window closes")
             return found
 
@@ -157,23 +162,34 @@ def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
         told.append("call")
         return torch.zeros(1)
 
-    def prepare(_: int) -> list[Any]:
-        told.append("prepare")
+    def prepare(_: int, last: bool) -> list[Any]:
+        told.append("prepare the last" if last else "prepare")
         return []
 
     clock = Watched(torch.device("cpu"), None, 0)
-    taken = meter.series(clock, call, prepare, 2, None, hardened=True, limit_s=60)
-    assert told == ["prepare", "reset", "flush", "window opens", "call", "window closes"] * 2
+    taken = meter.series(clock, call, prepare, 2, [], hardened=True, limit_s=60)
+    window = ["reset", "flush", "window opens", "call", "window closes"]
+    assert told == ["prepare", *window, "prepare the last", *window]
     assert taken["kept"] == {}
-    told.clear()
     taken = meter.series(clock, call, prepare, 4, [1], hardened=False, limit_s=60)
-    assert [text for text in told if text.startswith("window opens")] == [
-        "window opens",
-        "window opens, its result held",
-        "window opens",
-        "window opens, its result held",
-    ]
     assert sorted(taken["kept"]) == [1, 3]
+
+
+def test_a_result_is_given_up_when_the_next_is_there_and_not_before() -> None:
+    alive: list[int] = []
+    made: list[weakref.ref[torch.Tensor]] = []
+
+    def call(_: Any) -> Any:
+        alive.append(sum(one() is not None for one in made))
+        result = torch.zeros(1)
+        made.append(weakref.ref(result))
+        return result
+
+    clock = meter.Clock(torch.device("cpu"), None, 0)
+    meter.series(clock, call, lambda *_: [], 5, [2], hardened=False, limit_s=60)
+    assert alive == [0, 1, 1, 1, 1]  # one held alike at each call; what the judge gets is a copy
+    assert clock.last is None
+    assert not any(one() is not None for one in made)
 
 
 @pytest.mark.parametrize(("works", "verdict"), [(True, "fail"), (False, "skipped")])
@@ -195,9 +211,9 @@ def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
         def open(self, _: int) -> None: ...
 
         def ask(self, *_: Any, **__: Any) -> dict[str, Any]:
-            return {"fixed": {"calls": [idle]}, "rotated": {"calls": [idle]}}
+            return {"fixed": {"calls": [idle] * 3}, "rotated": {"calls": [idle] * 3}}
 
-    monkeypatch.setattr(meter, "attach", lambda: works)
+    monkeypatch.setattr(recording, "attach", lambda: works)
     clocking.profile(Bare())  # type: ignore[arg-type]
     series = {"device_ms": [0.1] * 6, "host_ms": [0.1] * 6}
     timing = read_timing(
@@ -220,15 +236,71 @@ def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
         {"hardened": 3},
         {"warmup": [{}]},
         {"deck_timer_ms": ["x"]},
+        {"standard": {"device_ms": ["1.0"], "host_ms": [1.0]}},
+        {"standard": {"device_ms": {"0": 1.0}, "host_ms": [1.0]}},
+        {"event": "done"},
     ],
 )
 def test_times_of_no_honest_form_are_forged(change: dict[str, Any]) -> None:
     series = {"device_ms": [1.0, 1.1], "host_ms": [1.2, 1.3]}
-    reply = {"standard": series, "hardened": series, "warmup": [{"stable": True}], "deck_timer_ms": [1.0]}
-    assert _formed(dict(reply)) == reply
+    reply = {"standard": series, "hardened": series, "warmup": [{"calls": 10, "stable": True}], "deck_timer_ms": [1.0]}
+    assert is_formed("time", reply)
+    assert not is_formed("time", {**reply, **change})
+
+
+KERNELS = [["k", 3.5], ["Memset (Device)", 1]]
+CALLS = {"calls": [{"kernels": KERNELS, "busy_us": 4.5, "launches": {"kernel": 1, "cooperative": 0, "graph": 0}}]}
+TENSOR = {"type": "Tensor", "dtype": "float32", "shape": [2, 3], "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "honest", "forged"),
+    [
+        ("fetch", {"outputs": [TENSOR]}, {}),
+        ("fetch", {"outputs": [{"type": "int"}]}, {"outputs": [5]}),
+        ("call", {"outputs": [], "inputs_changed": [0], "weights_changed": []}, {"outputs": []}),
+        ("call", {"outputs": [], "inputs_changed": [], "weights_changed": []}, {"outputs": [], "inputs_changed": 3, "weights_changed": []}),
+        ("state", {"switches": {"tf32": [False, True]}, "patched": [], "files": {"a.py": "0f"}}, {}),
+        ("state", {"switches": {}, "patched": [], "files": {}}, {"switches": 5, "patched": [], "files": {}}),
+        ("state", {"switches": {}, "patched": [], "files": {}}, {"switches": {"a": [1]}, "patched": [], "files": {}}),
+        ("profiled", {"fixed": CALLS, "rotated": CALLS}, {"fixed": CALLS}),
+        ("profiled", {"fixed": CALLS, "rotated": CALLS, "checked": CALLS}, {"fixed": CALLS, "rotated": CALLS, "checked": []}),
+        ("profiled", {"fixed": {"calls": []}, "rotated": CALLS}, {"fixed": {"calls": [{**CALLS["calls"][0], "busy_us": "5"}]}, "rotated": CALLS}),
+        ("profiled", {"fixed": CALLS, "rotated": CALLS}, {"fixed": {"calls": [{**CALLS["calls"][0], "kernels": [["k", "5"]]}]}, "rotated": CALLS}),
+        ("profiled", {"fixed": CALLS, "rotated": CALLS}, {"fixed": {"calls": [{**CALLS["calls"][0], "launches": {}}]}, "rotated": CALLS}),
+        ("burst", {}, {"event": "done"}),
+        ("open", {"mismatch": "size"}, {"mismatch": ["size"]}),
+    ],
+)  # fmt: skip
+def test_an_answer_of_no_form_of_ours_is_forged(operation: str, honest: dict[str, Any], forged: dict[str, Any]) -> None:
+    class FakeWire:
+        def ask(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return reply
+
+    session = Session.__new__(Session)
+    session.wire, session.limits, session.shape_at = FakeWire(), {"call": 1.0}, 0  # type: ignore[assignment]
+    reply = honest
+    assert session.ask(operation, "call") == honest
+    reply = forged
     with pytest.raises(Stop) as stop:
-        _formed({**reply, **change})
+        session.ask(operation, "call")
     assert stop.value.event["kind"] == "forged"
+
+
+def test_every_operation_of_the_candidate_has_a_form() -> None:
+    source = (Path(__file__).resolve().parents[2] / "traceparse/rerun/child/candidate.py").read_text()
+    served = re.findall(r'^        "(\w+)": candidate\.\1,$', source, re.MULTILINE)
+    assert len(served) > 10
+    assert set(served) == set(FORMS)
+
+
+def test_a_message_nested_without_end_is_forged() -> None:
+    mine, theirs = socket.socketpair()
+    body = b"[" * 100_000
+    threading.Thread(target=lambda: theirs.sendall(struct.pack("!I", len(body)) + body)).start()
+    with mine, theirs, pytest.raises(WireError) as error:
+        Wire(mine).receive(30)
+    assert error.value.kind == "forged"
 
 
 def test_an_error_brings_nothing_else_along() -> None:
@@ -481,9 +553,10 @@ def test_who_stood_aside_is_not_sent_away_again_at_once(tmp_path: Path) -> None:
             second = threading.Thread(target=timing)
             second.start()
             assert until(lock.wanted)
-            asked = 0.0
+            asked, rounds = 0.0, 0
             while time.monotonic() < until_then - 0.2:  # half as long as it stood aside
-                asked += turn.make_room(root.pid)
+                asked, rounds = asked + turn.make_room(root.pid), rounds + 1
+            assert rounds > 0
             assert asked == 0.0
             assert until(lambda: turn.make_room(root.pid) > 0)
             second.join(30)

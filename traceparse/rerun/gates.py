@@ -222,11 +222,11 @@ def _judge_kernels(proofs: Proofs, timing: ShapeTiming, at: str) -> None:
     shares = library_shares(timing.kernels)
     text = f"{at}: library {shares['library']:.0%}, torch {shares['torch']:.0%} of device time{put}"
     proofs.add("own_kernels", shares["own"] >= 0.5 or not timing.kernels, text)
-    if timing.only_asked_by is not None:
-        told = [
-            f"only in the name of {script}: {', '.join(names)[:300]}" for script, names in timing.only_asked_by.items()
-        ]
-        proofs.add("asked_alike", not told, f"{at}: {'; '.join(told) or 'the same kernels in either name'}")
+    if timing.asked_apart is None:
+        proofs.add("asked_alike", None, f"{at}: no profile of both")
+    else:
+        told = "; ".join(timing.asked_apart)[:600]
+        proofs.add("asked_alike", not told, f"{at}: {told or 'the same kernels in either name'}")
 
 
 def judge_launches(proofs: Proofs, timing: ShapeTiming, allowed: int, *, left_to_reader: bool) -> bool | None:

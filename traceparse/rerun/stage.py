@@ -44,7 +44,7 @@ class StageResult:
         peak_bytes: Greatest host memory of the tree.
         stragglers: Processes that had to be killed after the stage had ended by itself.
         alone_s: Time in which it had the device alone.
-        aside_s: Time in which it stood aside for others, or waited to have the device alone.
+        aside_s: Time in which it stood still, for others or until it had the device alone.
         log: Its output.
     """
 
@@ -196,7 +196,10 @@ def _listen(
         event = wire.receive(60.0)
         if event.get("event") == "lock":
             started = time.monotonic()
-            turn.take(str(event.get("mode")), root)
+            mode = event.get("mode")
+            if mode not in ("shared", "exclusive"):
+                raise WireError("forged", f"the device was asked for in no mode that there is: {str(mode)[:100]}")
+            turn.take(mode, root)
             deadline += time.monotonic() - started
             wire.send({"granted": True})
             continue
@@ -224,6 +227,7 @@ class Turn:
         self._lock, self._mode, self._alive, self._held = lock, mode, alive, contextlib.ExitStack()
         self._kept_until = self.alone_s = self.aside_s = 0.0
         self._alone_since: float | None = None
+        self._is_held = False
 
     def __enter__(self) -> None:
         self.take(self._mode)
@@ -233,6 +237,7 @@ class Turn:
 
     def _give_up(self) -> None:
         self._held.close()
+        self._is_held = False
         if self._alone_since is not None:
             self.alone_s += time.monotonic() - self._alone_since
             self._alone_since = None
@@ -240,21 +245,28 @@ class Turn:
     def take(self, mode: str, root: int | None = None) -> None:
         """Hold the device otherwise from now on; what is below `root` is frozen while it has to wait for that."""
         frozen: list[int] = []
+        since: float | None = None
 
         def waiting() -> None:
+            nonlocal since
             if root is not None and not frozen:
+                since = time.monotonic()
                 frozen.extend(freeze(root))
             self._alive()
 
+        if mode == self._mode == "shared" and self._is_held:
+            return  # given up and taken again it would go to whoever waits, beside all turns
         self._give_up()
-        self._mode, asked = mode, time.monotonic()
+        self._mode = mode
         try:
             self._held.enter_context(self._lock.held(mode, waiting))
+            self._is_held = True
             if mode == "exclusive":
                 self._alone_since = time.monotonic()
         finally:
             thaw(frozen)
-            self.aside_s += time.monotonic() - asked
+            if since is not None:
+                self.aside_s += time.monotonic() - since
 
     def make_room(self, root: int) -> float:
         """Let one who waits for the device have it, what is below `root` frozen meanwhile; gives the seconds that took.
@@ -267,9 +279,11 @@ class Turn:
         started, frozen = time.monotonic(), freeze(root)
         try:
             time.sleep(_DRAIN_S)
+            self._give_up()
             self.take("shared")
         finally:
             thaw(frozen)
         stood_aside = time.monotonic() - started
+        self.aside_s += stood_aside
         self._kept_until = time.monotonic() + min(stood_aside / 2, _MOST_KEPT_S)
         return stood_aside

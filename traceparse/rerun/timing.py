@@ -10,6 +10,7 @@ from typing import Any
 
 COPIES = ("Memcpy", "Memset")
 """How the profiler names device activities that are no kernels."""
+_SHARE_APART, _TIMES_APART, _MS_APART = 0.25, 1.5, 0.02
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class ShapeTiming:
         kernel_counts: Device activities in each profiled call.
         clock_mhz: Clock of the multiprocessors right after the series; None where the driver tells none.
         launches: What a call puts on the device and how; None without a profile.
-        only_asked_by: Kernels of every call in the name of one of the deck's scripts and of none in the other's, by script.
+        asked_apart: How what runs for the deck's benchmark differs from what runs for its check; None without a profile.
         notes: Outliers, unstable warm-up and the like.
     """
 
@@ -107,7 +108,7 @@ class ShapeTiming:
     kernel_counts: tuple[int, ...]
     clock_mhz: int | None
     launches: Launches | None
-    only_asked_by: Mapping[str, tuple[str, ...]] | None
+    asked_apart: tuple[str, ...] | None
     notes: tuple[str, ...]
 
     @property
@@ -140,9 +141,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         kernel_counts=tuple(len(call["kernels"]) for call in (*fixed, *rotated)),
         clock_mhz=event.get("clock_mhz"),
         launches=_launches([*fixed, *rotated]),
-        only_asked_by=_only_asked_by(fixed, rotated, profile["checked"]["calls"])
-        if profile and "checked" in profile
-        else None,
+        asked_apart=_asked_apart(fixed, profile["checked"]["calls"]) if profile and "checked" in profile else None,
         notes=tuple(_notes(standard["device_ms"], event["warmup"], median)),
     )
 
@@ -160,20 +159,25 @@ def _launches(calls: Sequence[Mapping[str, Any]]) -> Launches | None:
     return Launches(*(statistics.median_low(series) for series in (kernels, copies, launched, cooperative, graphs)))
 
 
-def _only_asked_by(
-    fixed: Sequence[Mapping[str, Any]], rotated: Sequence[Mapping[str, Any]], checked: Sequence[Mapping[str, Any]]
-) -> dict[str, tuple[str, ...]]:
-    """What only one script's name brings on: run before, between and after, so that the course of time explains none of it."""
-    groups = [[{name for name, _ in call["kernels"]} for call in calls] for calls in (fixed, rotated, checked)]
-    if not all(groups):
-        return {}
-    always = [set.intersection(*calls) for calls in groups]
-    ever = [set.union(*calls) for calls in groups]
-    found = {
-        "benchmark.py": (always[0] & always[1]) - ever[2],
-        "check.py": always[2] - ever[0] - ever[1],
-    }
-    return {script: tuple(sorted(names)) for script, names in found.items() if names}
+def _asked_apart(benchmark: Sequence[Mapping[str, Any]], check: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:
+    """How calls in the name of the deck's benchmark differ from those in its check's, which took turns on the same inputs.
+
+    A kernel that has a quarter more of the device time in one name than in the other, or half as much time again (and
+    20 microseconds) in all: far beyond what the same work varies by. None where one of them has no profile.
+    """
+    if not benchmark or not check:
+        return None
+    shares = [dict(_shares(calls)) for calls in (benchmark, check)]
+    found = [
+        f"{name[:120]}: {one:.0%} of the device time for benchmark.py, {other:.0%} for check.py"
+        for name in sorted({*shares[0], *shares[1]})
+        for one, other in [(shares[0].get(name, 0.0), shares[1].get(name, 0.0))]
+        if abs(one - other) > _SHARE_APART
+    ]
+    busy = [_busy_ms(calls) or 0.0 for calls in (benchmark, check)]
+    if max(busy) > _TIMES_APART * min(busy) and max(busy) - min(busy) > _MS_APART:
+        found.append(f"{busy[0]:.4f} ms on the device for benchmark.py, {busy[1]:.4f} ms for check.py")
+    return tuple(found)
 
 
 def _busy_ms(calls: Sequence[Mapping[str, Any]]) -> float | None:

@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 
-from traceparse.rerun.child import meter
+from traceparse.rerun.child import meter, recording
 from traceparse.rerun.child.chains import Chains
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
 from traceparse.rerun.child.failure import failure
 from traceparse.rerun.child.guise import BENCHMARK, CHECK, Guise
 from traceparse.rerun.child.landing import Landing
+from traceparse.rerun.child.poison import filling, poison
 from traceparse.rerun.child.problem import (
     Recipe,
     build_inputs,
@@ -35,7 +36,6 @@ from traceparse.rerun.child.watched import switches, tools
 from traceparse.rerun.child.wire import Message, Wire, WireError
 
 _type = type  # a candidate can replace the built-in
-_POISON_BYTES = 2 << 30
 _FIRST_CALLS = 4
 
 
@@ -59,9 +59,9 @@ class Candidate:
         self.shape: dict[str, Any] = {}
         self.live: list[Any] = []
         self.result: Any = None
-        self.kept: dict[int, Any] = {}
+        self.kept: dict[str, dict[int, Any]] = {}
         self.weights: dict[str, Any] = {}
-        self._recording: Any = None
+        self._recording: recording.Recording | None = None
         self._recipes: list[Recipe] = []
         self._base: list[list[Any]] = []
         self._inputs: list[list[Any]] = []
@@ -100,7 +100,7 @@ class Candidate:
     def open(self, message: Message) -> Message:
         """Build the solution's model for one shape and give it the reference's weights."""
         self.model = None
-        self.live, self.result, self.kept = [], None, {}
+        self.live, self.result, self.kept, self.clock.last = [], None, {}, None
         self._recipes, self._base, self._inputs = [], [], []
         self.shape = message["shape"]
         if self.device.type == "cuda":
@@ -110,7 +110,7 @@ class Candidate:
         own = (self.solution, self.reference, self.shape, int(message["seed"]), self.device)
         model = self.guise.prepare(build_model, own)
         try:
-            model.load_state_dict(weights, strict=True)
+            self.guise.prepare(partial(model.load_state_dict, strict=True), (weights,))
         except RuntimeError as error:
             return {"mismatch": str(error)[:2000]}
         self.model = model
@@ -152,9 +152,10 @@ class Candidate:
         versions = [(value.data_ptr(), value._version) if isinstance(value, torch.Tensor) else None for value in inputs]
         self.result = None
         if message["poison"]:
-            self._poison(message["sizes"])
+            poison(message["sizes"], self.device)
+            self.clock.synchronize()
         held = self.model.held if isinstance(self.model, Stepper) else len(inputs)
-        with _filling(bool(message["fill"])), torch.no_grad():
+        with filling(bool(message["fill"])), torch.no_grad():
             for at in range(int(message["repeat"])):
                 if at:
                     overwrite(inputs[held:], values[held:])
@@ -173,8 +174,8 @@ class Candidate:
 
     def chain(self, message: Message) -> Message:
         """Steps one after the other, each on what the one before gave back; every step's outputs are kept."""
-        self.kept = dict(enumerate(self._chains().watched(int(message["seed"]), int(message["count"]))))
-        return {"kept": len(self.kept)}
+        self.kept = {"chain": dict(enumerate(self._chains().watched(int(message["seed"]), int(message["count"]))))}
+        return {}
 
     def _chains(self) -> Chains:
         return Chains(
@@ -201,35 +202,44 @@ class Candidate:
             for _ in range(_FIRST_CALLS):
                 self.clock.once(self._call, one)
         if message.get("profile"):
-            meter.attach()
+            recording.attach()
         return {}
 
     def time(self, message: Message) -> Message:
-        """Warm up, then time the calls: ``standard`` on one set of inputs, ``hardened`` on rotating sets with moving contents."""
+        """Warm up, then time the calls: ``standard`` on one set of inputs, ``hardened`` on rotating sets with moving contents.
+
+        Once within the standard series, from the drawn call ``moved`` on (the last, where the time ends before), that
+        set's contents are others, but for its edges: who only remembers gives a wrong answer there.
+        """
         if isinstance(self.model, Stepper):
             reply, seen = self._chains().timed(message)
-            self.kept = dict(enumerate(seen))
+            self.kept = {"chain": dict(enumerate(seen))}
             return reply
         count, limit_s, first = int(message["count"]), float(message["limit_s"]), self._inputs[0]
         warm = meter.warm_up(self.clock, self._call, first, least=int(message["warmup"]), limit_s=limit_s)
         peer = meter.Peer(self.deck_timer, self._call, first)
-        standard = meter.series(
-            self.clock, self._call, lambda _: first, count, None, hardened=False, limit_s=limit_s, peer=peer
-        )
+        moved, recipe, keep = int(message["moved"]), Recipe.of(message["recipe"]), message["keep"]
+        since: list[int] = []
+
+        def one(at: int, last: bool) -> Sequence[Any]:
+            if not since and (at == moved or last):
+                since.append(at)
+                overwrite(first, build_inputs(self.reference, self.shape, recipe, self.device))
+            return first
+
+        standard = meter.series(self.clock, self._call, one, count, [moved], hardened=False, limit_s=limit_s, peer=peer)
         hardened = meter.series(
-            self.clock, self._call, self._rotated, min(count, 24), message["keep"], hardened=True, limit_s=limit_s
+            self.clock, self._call, self._rotated, min(count, 24), keep, hardened=True, limit_s=limit_s
         )
-        self.kept = hardened.pop("kept")
-        standard.pop("kept")
+        self.kept = {"standard": standard.pop("kept"), "hardened": hardened.pop("kept")}
         overwrite(first, self._base[0])
         self.live = first
-        series = {"standard": standard, "hardened": hardened, "deck_timer_ms": peer.found}
-        return {"warmup": [warm], **series, "kept": sorted(self.kept)}
+        return {"warmup": [warm], "standard": standard, "hardened": hardened, "deck_timer_ms": peer.found}
 
     def profile(self, message: Message) -> Message:
         """Record what runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets.
 
-        ``checked`` is as ``fixed``, but in the name of the deck's check.
+        ``checked`` takes turns with ``fixed`` on the same inputs, but in the name of the deck's check.
         """
         if self.runtime is None:
             raise RuntimeError("there is no device to profile")
@@ -238,29 +248,31 @@ class Candidate:
             self._recording = self._chains().recorded([recipe.seed for recipe in self._recipes], count)
             return {}
 
-        def one(script: str) -> meter.Part:
+        def one(script: str) -> recording.Part:
             def prepare(_: int) -> Sequence[Any]:
                 self._wear(script)
                 return self._inputs[0]
 
-            return meter.Part(partial(self.guises[script].run, self.model), prepare)
+            return recording.Part(partial(self.guises[script].run, self.model), prepare)
 
         def rotated(at: int) -> Sequence[Any]:
             self._wear(BENCHMARK)
             return self._rotated(at)
 
         # The plain ones first: giving persisting lines back would disarm what they are to be held against.
-        parts = {"fixed": one(BENCHMARK), "checked": one(CHECK)}
-        parts["rotated"] = meter.Part(partial(self.guises[BENCHMARK].run, self.model), rotated, hardened=True)
-        self._recording = meter.record(self.clock, parts, count)
+        plain = {"fixed": one(BENCHMARK), "checked": one(CHECK)}
+        hardened = recording.Part(partial(self.guises[BENCHMARK].run, self.model), rotated, hardened=True)
+        self._recording = recording.record(self.clock, [plain, {"rotated": hardened}], count)
         return {}
 
     def profiled(self, _: Message) -> Message:
         """What the last recording holds."""
-        recording, self._recording = self._recording, None
-        return meter.read_recording(recording)
+        if self._recording is None:
+            raise RuntimeError("nothing was recorded")
+        held, self._recording = self._recording, None
+        return recording.read(held)
 
-    def _rotated(self, at: int) -> Sequence[Any]:
+    def _rotated(self, at: int, _: bool = False) -> Sequence[Any]:
         """The inputs of call `at`, in turn from all sets, with contents that no call before had."""
         chosen = at % len(self._inputs)
         recipe = self._recipes[chosen]
@@ -274,15 +286,23 @@ class Candidate:
             self._chains().burst(int(message["seed"]), int(message["count"]))
             return {}
         with torch.no_grad():
-            call = self._call
+            call, result = self._call, None
             for _ in range(int(message["count"])):
-                call(self.live)
+                result = call(self.live)
+        self.clock.synchronize()
+        self.kept["burst"] = {0: result}
+        return {}
+
+    def move(self, message: Message) -> Message:
+        """Put other contents into the inputs of the next burst, unseen."""
+        recipe = Recipe.of(message["recipe"])
+        overwrite(self.live, build_inputs(self.reference, self.shape, recipe, self.device))
         self.clock.synchronize()
         return {}
 
     def fetch(self, message: Message) -> Message:
-        """Put a kept result of the timed series on the landing strip."""
-        return self._put(self.kept[int(message["at"])])
+        """Put a kept result on the landing strip: of the timed ``standard`` or ``hardened`` calls, of a ``burst`` or a ``chain``."""
+        return self._put(self.kept[message["series"]][int(message["at"])])
 
     def state(self, _: Message) -> Message:
         """What changed in this process since before the import, and in the problem's files."""
@@ -325,39 +345,6 @@ class Candidate:
         self.clock.synchronize()
         return {"outputs": described, **({"not_landed": problem} if problem else {})}
 
-    def _poison(self, wanted: Sequence[int]) -> None:
-        """Fill blocks of the outputs' sizes, and a range of common ones, with 0xFF (NaN in every float) and free them again."""
-        sizes = {size for size in wanted if size} | {1 << power for power in range(9, 27, 3)}
-        held, total = [], 0
-        for size in sorted(sizes, reverse=True):
-            for _ in range(4):
-                if total + size > _POISON_BYTES:
-                    break
-                held.append(torch.full((size,), 0xFF, dtype=torch.uint8, device=self.device))
-                total += size
-        self.clock.synchronize()
-        del held
-
-
-class _filling:  # noqa: N801 - reads as a statement
-    """While active, torch fills uninitialised tensors with NaN (integers with their maximum)."""
-
-    def __init__(self, active: bool):
-        self._active = active
-
-    def __enter__(self) -> None:
-        # Not torch.use_deterministic_algorithms: that imports the compiler, which takes seconds and replaces functions.
-        if self._active:
-            self._before = (
-                torch.are_deterministic_algorithms_enabled(),
-                torch.is_deterministic_algorithms_warn_only_enabled(),
-            )
-            torch._C._set_deterministic_algorithms(True, warn_only=True)
-
-    def __exit__(self, *_: object) -> None:
-        if self._active:
-            torch._C._set_deterministic_algorithms(self._before[0], warn_only=self._before[1])
-
 
 def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.equal(
@@ -379,6 +366,7 @@ def serve(wire: Wire, candidate: Candidate) -> None:
         "profile": candidate.profile,
         "profiled": candidate.profiled,
         "burst": candidate.burst,
+        "move": candidate.move,
         "fetch": candidate.fetch,
         "state": candidate.state,
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from traceparse.rerun.child import meter
+from traceparse.rerun.child import meter, recording
 from traceparse.rerun.child.guise import Run
 from traceparse.rerun.child.steps import Stepper
 from traceparse.rerun.child.wire import Message
@@ -70,7 +70,7 @@ class Chains:
             hidden, state = inputs
             return self._chain(hidden, state, self.steps)
 
-        def begun(at: int) -> tuple[Any, Any]:
+        def begun(at: int, _: bool) -> tuple[Any, Any]:
             return self._start(seeds[at])
 
         least = int(message["warmup"])
@@ -78,14 +78,14 @@ class Chains:
         standard = meter.series(
             self._clock,
             whole,
-            lambda at: (seeds[at], seen if at == watched else None),
+            lambda at, _: (seeds[at], seen if at == watched else None),
             len(seeds),
-            None,
+            [],
             hardened=False,
             limit_s=limit_s,
         )
         hardened = meter.series(
-            self._clock, bare, begun, min(len(seeds), _BARE_CHAINS), None, hardened=True, limit_s=limit_s
+            self._clock, bare, begun, min(len(seeds), _BARE_CHAINS), [], hardened=True, limit_s=limit_s
         )
         for series in (standard, hardened):
             del series["kept"]
@@ -124,7 +124,7 @@ class Chains:
             return prepare
 
         parts = {
-            "fixed": meter.Part(step, chain(seeds[0])),
-            "rotated": meter.Part(step, chain(seeds[1]), hardened=True),
+            "fixed": recording.Part(step, chain(seeds[0])),
+            "rotated": recording.Part(step, chain(seeds[1]), hardened=True),
         }
-        return meter.record(self._clock, parts, count)
+        return recording.record(self._clock, [{kind: part} for kind, part in parts.items()], count)

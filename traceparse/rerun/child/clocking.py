@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import secrets
 import time
+from dataclasses import replace
 
 import torch
 
-from traceparse.rerun.child import meter
+from traceparse.rerun.child import recording
 from traceparse.rerun.child.problem import Recipe
 from traceparse.rerun.child.session import Session, Stop
 from traceparse.rerun.child.steps import steps_of
@@ -22,7 +23,7 @@ _SURE_CHAINS = 4
 
 
 def clock(session: Session) -> None:
-    """Time the open shape with the device to itself; the last timed call and one drawn at random are compared.
+    """Time the open shape with the device to itself; of each series the last call and one drawn at random are compared.
 
     Of a step deck whole chains are timed, and every step of one drawn at random is compared.
 
@@ -34,18 +35,26 @@ def clock(session: Session) -> None:
         return
     count, recipes = int(session.order["count"]), _recipes(session)
     keep = [secrets.randbelow(max(1, min(count, 24) - 1))]
+    # Others than the warm-up saw, but with the same edges, as who only samples them would see no change.
+    moved, other = (replace(recipes[0], shift=1 + secrets.randbits(31), keep_edges=True) for _ in range(2))
+    since = 1 + secrets.randbelow(max(1, count - 1))
     session.ask("ready", "build", recipes=[vars(recipe) for recipe in recipes], profile=False)
     session.hold("exclusive")
     warmup, limit_s = session.order["warmup"], session.order["series_s"]
-    reply = _formed(session.ask("time", "time", count=count, warmup=warmup, limit_s=limit_s, keep=keep))
-    outside = _outside(session, float(reply["standard"]["host_ms"][-1]))
+    limits = {"count": count, "warmup": warmup, "limit_s": limit_s}
+    reply = session.ask("time", "time", **limits, keep=keep, moved=since, recipe=vars(moved))
+    outside = _outside(session, float(reply["standard"]["host_ms"][-1]), moved=other)
     clock_mhz = _clock_mhz(session)
     session.hold("shared")
-    last = len(reply["hardened"]["device_ms"]) - 1
-    for at in sorted({last, *(at for at in keep if at < last)}):  # a short series may end before the drawn one
-        base = recipes[at % len(recipes)]
-        moved = Recipe(base.seed, base.shift + 1 + at)
-        judge_outputs(session, "timed_outputs", f"timed call {at}", session.ask("fetch", "call", at=at), moved)
+    for series, drawn in (("standard", [since]), ("hardened", keep)):
+        last = len(reply[series]["device_ms"]) - 1
+        for at in sorted({last, *(at for at in drawn if at < last)}):  # a short series may end before the drawn one
+            base = recipes[at % len(recipes)]
+            recipe = moved if series == "standard" else Recipe(base.seed, base.shift + 1 + at)
+            fetched = session.ask("fetch", "call", series=series, at=at)
+            judge_outputs(session, "timed_outputs", f"{series} call {at}", fetched, recipe)
+    fetched = session.ask("fetch", "call", series="burst", at=0)
+    judge_outputs(session, "timed_outputs", "last call of the last burst", fetched, other)
     told = {"shape": session.shape_at, "outside_ms": outside, "clock_mhz": clock_mhz, "steps": 1}
     session.parent.send({**reply, "event": "timing", **told})
 
@@ -56,7 +65,7 @@ def _clock_chains(session: Session) -> None:
     session.ask("ready", "build", recipes=[vars(Recipe(seeds[0]))], profile=False)
     session.hold("exclusive")
     warmup, limit_s = session.order["warmup"], session.order["series_s"]
-    reply = _formed(session.ask("time", "time", seeds=seeds, watched=watched, warmup=warmup, limit_s=limit_s))
+    reply = session.ask("time", "time", seeds=seeds, watched=watched, warmup=warmup, limit_s=limit_s)
     outside = _outside(session, float(reply["standard"]["host_ms"][-1]), least=1, seed=seeds[0])
     clock_mhz = _clock_mhz(session)
     session.hold("shared")
@@ -79,11 +88,23 @@ def profile(session: Session) -> None:
         session.hold("exclusive")
         session.ask("profile", "time", count=session.order["profile"])
         session.hold("shared")
-        reply = _profiled(session.ask("profiled", "time"))
+        reply = _whole(session.ask("profiled", "time"), int(session.order["profile"]))
         if not _any_kernel(reply) and not _sees_device():
             print(f"profile, shape {at}: the tracer shows no device activity here, not even our own", flush=True)
-            reply = {"fixed": {"calls": []}, "rotated": {"calls": []}}
+            reply = {kind: {"calls": []} for kind in reply}
         session.parent.send({**reply, "event": "profile", "shape": at})
+
+
+def _whole(reply: Message, count: int) -> Message:
+    """A profile with parts of `count` calls each; a part that the tracer lost some of is no profile and says nothing.
+
+    Raises:
+        Stop: There are more calls than were asked for, as only code that writes in our place makes it.
+    """
+    most = max(len(part["calls"]) for part in reply.values())
+    if most > count:
+        raise Stop(kind="forged", op="profile", message=f"{most} recorded calls where {count} were asked for")
+    return {kind: part if len(part["calls"]) == count else {"calls": []} for kind, part in reply.items()}
 
 
 def _any_kernel(reply: Message) -> bool:
@@ -92,47 +113,7 @@ def _any_kernel(reply: Message) -> bool:
 
 def _sees_device() -> bool:
     """Whether the tracer works on this machine at all, by this process's own work: else its silence accuses nobody."""
-    return any(meter.attach() for _ in range(2))
-
-
-def _profiled(reply: Message) -> Message:
-    """A reply of recorded calls, if it is one.
-
-    Raises:
-        Stop: It is none, as only code that writes in our place makes it.
-    """
-    try:
-        for part in ("fixed", "rotated"):
-            for call in reply[part]["calls"]:
-                if not all(isinstance(name, str) and float(took) >= 0 for name, took in call["kernels"]):
-                    raise ValueError(f"{part} lists no kernels")
-                if not 0 <= float(call["busy_us"]) < math.inf:
-                    raise ValueError(f"{part} tells no time")
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"no answer of ours to a request for a profile ({type(error).__name__}: {error})"
-        raise Stop(kind="forged", op="profile", message=message) from None
-    return reply
-
-
-def _formed(reply: Message) -> Message:
-    """A reply of times, if it is one: series of milliseconds, finite and not negative.
-
-    Raises:
-        Stop: It is none, as only code that writes in our place makes it.
-    """
-    try:
-        for kind in ("standard", "hardened"):
-            for name in ("device_ms", "host_ms"):
-                if not reply[kind][name] or not all(0 <= float(value) < math.inf for value in reply[kind][name]):
-                    raise ValueError(f"{kind} {name} is no series of times")
-        if not all(0 <= float(value) < math.inf for value in reply.get("deck_timer_ms") or ()):
-            raise ValueError("deck_timer_ms is no series of times")
-        if not all(isinstance(warm["stable"], bool) for warm in reply["warmup"]):
-            raise ValueError("warmup tells nothing")
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"no answer of ours to a request for times ({type(error).__name__}: {error})"
-        raise Stop(kind="forged", op="time", message=message) from None
-    return reply
+    return any(recording.attach() for _ in range(2))
 
 
 def _recipes(session: Session) -> list[Recipe]:
@@ -140,7 +121,8 @@ def _recipes(session: Session) -> list[Recipe]:
     # Two sets far larger than any L2 evict each other as well as three, and leave room beside them.
     sets = 2 if session.input_bytes > _LARGE_INPUTS else 3
     wanted = math.ceil(_L2_TIMES * session.l2_bytes / max(1, session.input_bytes))
-    return [Recipe(secrets.randbits(31), 1 + secrets.randbits(31)) for _ in range(min(_MOST_SETS, max(sets, wanted)))]
+    count = min(_MOST_SETS, max(sets, wanted))
+    return [Recipe(secrets.randbits(31), 1 + secrets.randbits(31), keep_edges=True) for _ in range(count)]
 
 
 def _clock_mhz(session: Session) -> int | None:
@@ -154,14 +136,17 @@ def _clock_mhz(session: Session) -> int | None:
         return None
 
 
-def _outside(session: Session, rough_ms: float, *, least: int = 5, seed: int = 0) -> float:
+def _outside(session: Session, rough_ms: float, *, least: int = 5, seed: int = 0, moved: Recipe | None = None) -> float:
     """Milliseconds a call, back to back, by this process's clock: the least of five bursts of some 40 ms each.
 
-    A burst of a step deck is of chains, on what `seed` makes; any other on the inputs that were timed.
+    A burst of a step deck is of chains, on what `seed` makes; any other on the inputs that were timed, the last burst
+    with the contents by `moved`.
     """
     count = max(least, min(400, int(40 / max(rough_ms, 0.01))))
     bursts = []
-    for _ in range(5):
+    for left in reversed(range(5)):
+        if moved is not None and not left:
+            session.ask("move", "call", recipe=vars(moved))
         started = time.perf_counter()
         session.ask("burst", "time", count=count, seed=seed)
         bursts.append((time.perf_counter() - started) * 1e3 / count)

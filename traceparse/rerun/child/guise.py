@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+_MAIN = getattr(sys.modules["__main__"], "__file__", None)
+
 CHECK, BENCHMARK = "check.py", "benchmark.py"
 
 _INNER = {CHECK: ("correctness.py", "check_correctness"), BENCHMARK: ("timing.py", "time_fn")}
@@ -43,9 +45,10 @@ class Guise:
 
     def put_on(self) -> None:
         """Let the process's arguments and main module name the script from now on."""
-        sys.argv[:] = [str(self._script)]
-        if self._script.is_file():  # what a spawned process would import again
-            sys.modules["__main__"].__file__ = str(self._script)
+        sys.argv = [str(self._script)]
+        sys.orig_argv = [sys.executable, str(self._script)]
+        # What a spawned process would import again, so the script must be there.
+        sys.modules["__main__"].__file__ = str(self._script) if self._script.is_file() else _MAIN
 
 
 def _frame(file: Path, function: str, module: str, value: str, names: dict[str, Any]) -> Run:

@@ -6,7 +6,7 @@ import threading
 import time
 
 _TICK_S = 0.05
-_MOST_TICKS = 10
+_MOST_TICKS = 2
 
 
 class RunningClock:

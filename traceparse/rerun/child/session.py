@@ -22,6 +22,7 @@ from traceparse.rerun.child.guise import BENCHMARK, CHECK
 from traceparse.rerun.child.landing import Landing, room_for
 from traceparse.rerun.child.metric import Comparison, rms
 from traceparse.rerun.child.problem import Recipe, build_inputs, build_model, load_module, outputs_of
+from traceparse.rerun.child.replies import is_formed
 from traceparse.rerun.child.running import RunningClock
 from traceparse.rerun.child.steps import is_stepwise
 from traceparse.rerun.child.wire import Message, Wire, WireError
@@ -132,6 +133,8 @@ class Session:
             reply = {"error": {name: str(told.get(name, ""))[:8000] for name in ("type", "message", "trace")}}
             if not tolerate:
                 raise Stop(kind="raised", op=operation, **reply["error"])
+        elif not is_formed(operation, reply):
+            raise Stop(kind="forged", op=operation, message=f"no answer of ours to {operation}: {str(reply)[:200]}")
         return reply
 
     def _obituary(self, error: WireError) -> str:

@@ -76,7 +76,7 @@ def judge_chain(session: Session, gate: str, case: str, seed: int, count: int) -
     for at in range(count):
         expected = session.expected(before)
         session.make_room(expected)
-        reply = session.ask("fetch", "call", at=at)
+        reply = session.ask("fetch", "call", series="chain", at=at)
         form = _form(session, reply, expected)
         if form is not None or session.landing is None:
             session.proof(gate, case, False, f"step {at}: {form}")

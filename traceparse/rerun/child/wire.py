@@ -18,7 +18,7 @@ from typing import Any
 Message = dict[str, Any]
 
 _LIMIT = 64 << 20
-_SLICE_S = 0.5
+_SLICE_S = 0.1
 _REST_S = 5.0
 
 
@@ -59,8 +59,8 @@ class Wire:
             started = time.monotonic()
             if self.ready(min(_SLICE_S, max(0.0, timeout_s - waited))):
                 break
-            # A wait that lasted far longer than it was meant to is one during which this process stood still.
-            waited += min(time.monotonic() - started, 2 * _SLICE_S)
+            # A wait that lasted longer than it was meant to is one during which this process stood still.
+            waited += min(time.monotonic() - started, _SLICE_S)
             if waited >= timeout_s:
                 raise WireError("timeout", f"no answer within {timeout_s} s")
         self._sock.settimeout(None if timeout_s is None else max(_REST_S, timeout_s))
@@ -71,7 +71,7 @@ class Wire:
             message = json.loads(self._read(size))
         except TimeoutError:
             raise WireError("timeout", f"half a message, and no more of it within {timeout_s} s") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise WireError("forged", f"bytes that are no message: {error}") from None
         except OSError as error:
             raise WireError("closed", f"the other side is gone: {error}") from None
