@@ -43,6 +43,7 @@ TURN = [{"output_tokens": None, "output_basis": "none", "est_tokens": 100}]
         ({"output_tokens": 500, "output_basis": "deduplicated"}, (500, "reported")),  # covers the visible text
         ({"output_tokens": 50, "output_basis": "deduplicated"}, (100, "estimated")),  # does not
         ({"output_tokens": 50, "output_basis": "lower_bound"}, (100, "estimated")),
+        ({"output_tokens": 500, "output_basis": "lower_bound"}, (500, "estimated")),  # a floor, however much it covers
         (
             {"output_tokens": 500, "output_basis": "lower_bound", "format": "claude-code-converted"},
             (100, "estimated"),
@@ -63,6 +64,13 @@ def test_a_plausible_published_total_is_spread_and_an_implausible_one_is_not() -
     assert run_spend(facts | {"est_tokens": 500_000}, TURN) == (500_000, "estimated")  # never below the visible text
 
 
+def test_a_published_total_counts_before_a_lower_bound_of_the_log_but_not_below_it() -> None:
+    known = "20260702_090059_claude_claude-fable-5_01_fp8_gemm"  # published: 433,871 output tokens
+    facts = run(run_id=known, trace_id=f"b200/{known}", output_basis="lower_bound")
+    assert run_spend(facts | {"output_tokens": 30_000}, TURN) == (433_871, "scaled")
+    assert run_spend(facts | {"output_tokens": 500_000}, TURN) == (500_000, "estimated")
+
+
 @given(st.integers(0, 10**7), st.lists(st.integers(0, 10**5), min_size=1, max_size=40))
 def test_turns_sum_to_the_run_exactly(spend: int, seen: list[int]) -> None:
     turns = [{"output_tokens": None, "output_basis": "none", "est_tokens": n} for n in seen]
@@ -75,6 +83,7 @@ def test_reported_outputs_of_the_turns_are_their_spend() -> None:
     turns = [{"output_tokens": n, "output_basis": "reported", "est_tokens": 1} for n in (640, 7)]
     assert turn_spend(647, "reported", turns) == [640, 7]
     assert turn_spend(1294, "reported", turns) == [1280, 14]  # a total above them keeps their proportion
+    assert turn_spend(647, "estimated", turns) == [640, 7]  # a lower bound that is theirs
 
 
 def test_a_hand_count_of_a_small_run(here: Path) -> None:
@@ -103,6 +112,39 @@ def test_cost_of_a_native_run_by_hand(here: Path) -> None:
     assert row["cost_usd"] == pytest.approx(0.3675)
     assert (row["cost_low_usd"], row["cost_high_usd"]) == (pytest.approx(0.3675), pytest.approx(0.3675))
     assert (row["spend_basis"], row["price_basis"].split("; ")[-1]) == ("reported", "logged output")
+
+
+def test_a_lower_bound_has_no_upper_bound_of_cost(here: Path) -> None:
+    # 100,000 uncached at 5 USD per million and 2,000 output at 25: 0.55, and no less than that.
+    done = native(
+        1, "assistant", [{"type": "text", "text": "done"}], mid="m1", u=usage(100_000, 2_000), stop="end_turn"
+    )
+    placeholder = native(1, "assistant", [{"type": "text", "text": "done"}], mid="m1", u=usage(100_000, 2_000))
+    # The log holds nothing of the subagent but the call and its answer.
+    asked = native(2, "assistant", call("Task", "t1", prompt="x"), mid="m2", u=usage(0, 1), stop="tool_use")
+    told = native(3, "user", result("t1")) | {"toolUseResult": {"agentId": "a1", "totalToolUseCount": 1}}
+    write_lines(here / "logs/whole.jsonl", native(0, "user", "go"), done)
+    write_lines(here / "logs/output.jsonl", native(0, "user", "go"), placeholder)
+    write_lines(here / "logs/prompt.jsonl", native(0, "user", "go"), done, asked, told)
+    for name in ("output", "prompt"):  # sessions of their own, no copies
+        path = here / f"logs/{name}.jsonl"
+        path.write_text(path.read_text().replace('"m1"', f'"m1-{name}"').replace('"s1"', f'"s1-{name}"'))
+    rows = {row["trace_id"]: row for row in tp.load("logs").runs.iter_rows(named=True)}
+    assert [rows["whole"][f"cost_{end}usd"] for end in ("", "low_", "high_")] == pytest.approx([0.55, 0.55, 0.55])
+    output, prompt = rows["output"], rows["prompt"]
+    assert (output["spend_tokens"], output["spend_basis"], output["output_basis"]) == (
+        2_000,
+        "estimated",
+        "lower_bound",
+    )
+    assert (output["cost_usd"], output["cost_low_usd"], output["cost_high_usd"]) == (
+        pytest.approx(0.55),
+        pytest.approx(0.55),
+        None,
+    )
+    assert output["price_basis"].endswith("; logged output, a lower bound")
+    assert (prompt["cost_usd"], prompt["cost_high_usd"]) == (pytest.approx(0.550025), None)
+    assert prompt["price_basis"].endswith("; logged output, a lower bound; prompt counts are a lower bound")
 
 
 def test_an_unknown_model_has_no_cost(here: Path) -> None:

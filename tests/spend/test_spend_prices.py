@@ -192,9 +192,26 @@ def test_price_of_the_day():
     assert price_for("claude-opus-4-6", "claude", datetime.date(2026, 3, 13)).tiers == ()
 
 
-def test_without_a_day_only_a_price_that_never_changed():
-    assert price_for("gpt-5.6-sol", "codex", None) is None
-    assert price_for("gpt-5.5", "codex", None).output_usd_per_mtok == 30
+def test_without_a_day_the_price_on_which_all_periods_agree():
+    # Opus 4.6 costs 5 / 25 in both periods; until 13 March prompts above 200,000 cost 10 / 37.5.
+    opus = price_for("claude-opus-4-6", "claude", None)
+    short = cost(usage(uncached=100_000, output=1_000), opus)
+    assert (short.usd, short.low_usd, short.high_usd) == pytest.approx((0.525, 0.525, 0.525))
+    assert "date unknown, the same price in all 2 periods" in short.basis
+    long = cost(usage(uncached=300_000), opus)
+    assert (long.usd, long.low_usd, long.high_usd) == (None, pytest.approx(1.5), pytest.approx(3.0))
+    total = cost(usage(uncached=1_000_000, output=100_000), opus, whole_run=True)
+    assert (total.usd, total.low_usd, total.high_usd) == pytest.approx((7.5, 7.5, 13.75))
+
+
+def test_without_a_day_bounds_where_the_periods_differ():
+    # GPT-5.6 Sol: 5 / 30 until 21 August 2026, 4 / 20 from then on.
+    bill = cost(usage(uncached=100_000, output=10_000), price_for("gpt-5.6-sol", "codex", None))
+    assert (bill.usd, bill.output_usd) == (None, None)
+    assert (bill.low_usd, bill.high_usd) == pytest.approx((0.6, 0.8))
+    assert "date unknown, bounds over all 2 periods" in bill.basis
+    steady = price_for("gpt-5.5", "codex", None)
+    assert (steady.output_usd_per_mtok, steady.others) == (30, ())
 
 
 def test_hours_of_the_day_do_not_reach_back_before_they_began():

@@ -1,7 +1,8 @@
 """What each turn and run spent and cost: fills the token-estimate, spend and cost columns. Reads no logs and no price lists itself.
 
-Source of the rules: a figure of the log counts only where it is final, or at least as large as the visible text it must
-cover; the converter's outputs are placeholders of the stream and never count; a published total counts where it is plausible.
+Source of the rules: a figure of the log counts only where it is the log's last word and large enough for the visible text it must
+cover; a lower bound of the log is a floor like the tokenised text, and the larger of the two counts; the converter's outputs
+are placeholders of the stream and never count; a published total counts where it is plausible. A floor has no upper bound of cost.
 """
 
 from __future__ import annotations
@@ -95,34 +96,37 @@ def run_spend(run: dict[str, Any], turns: list[dict[str, Any]]) -> tuple[int | N
 
     Returns:
         ``reported``: the log's own final figure, also where another vocabulary than ours counts the text shorter (`SPREAD`), or
-        per-response figures that cover the visible text; ``scaled``: a plausible published total; ``estimated``: the tokenised
-        visible text, a lower bound where reasoning is hidden. (None, None) for a run without turns or estimates.
+        final per-response figures that cover the visible text; ``scaled``: a plausible published total; ``estimated``: a floor,
+        the tokenised visible text (hidden reasoning is not in it) or the log's own lower bound where that is larger.
+        (None, None) for a run without turns or figures.
     """
     seen, logged = run["est_tokens"], run["output_tokens"]
     if not turns:
         return None, None
-    placeholders = run["format"].endswith("-converted")
-    if logged is not None and not placeholders:
+    if run["format"].endswith("-converted"):  # its outputs are placeholders
+        logged = None
+    if logged is not None:
         final = run["output_basis"] == "reported"
         covers = seen is None or logged >= seen * (1 - SPREAD if final else 1)
-        if covers and (logged > 0 or run["output_basis"] == "reported"):
+        if covers and run["output_basis"] != "lower_bound" and (logged > 0 or final):
             return logged, "reported"
+    floor = max((figure for figure in (seen, logged) if figure is not None), default=None)
     cell = cell_for(run["run_id"], run["trace_id"]) if run["run_id"] else None
-    if cell and cell.output_tokens and cell.tokens_plausible and seen is not None and cell.output_tokens >= seen:
+    if cell and cell.output_tokens and cell.tokens_plausible and floor is not None and cell.output_tokens >= floor:
         return cell.output_tokens, "scaled"
-    return (seen, "estimated") if seen is not None else (None, None)
+    return (floor, "estimated") if floor is not None else (None, None)
 
 
 def turn_spend(spend: int | None, basis: str | None, turns: list[dict[str, Any]]) -> list[int | None]:
     """The turns' shares of the run's spend; they sum to it exactly.
 
-    Reported per-response outputs are the shares themselves; any other total is spread in proportion to the turns' own
+    Per-response outputs that add up to it are the shares themselves; any other total is spread in proportion to the turns' own
     output figures where all are final, else to their visible text.
     """
     if spend is None:
         return [None] * len(turns)
     outputs = [turn["output_tokens"] for turn in turns]
-    if basis == "reported" and sum(n or 0 for n in outputs) == spend:
+    if basis in ("reported", "estimated") and sum(n or 0 for n in outputs) == spend:
         return [n or 0 for n in outputs]
     final = basis == "reported" and all(turn["output_basis"] == "reported" for turn in turns)
     weights = [n or 0 for n in outputs] if final else [turn["est_tokens"] or 0 for turn in turns]
@@ -132,13 +136,17 @@ def turn_spend(spend: int | None, basis: str | None, turns: list[dict[str, Any]]
 def _cost(
     run: dict[str, Any], turns: list[dict[str, Any]], shares: list[int | None], basis: str | None
 ) -> tuple[list[float | None], dict[str, Any]]:
-    """List-price equivalents. Null without prompt counts or a price: an output alone is no cost of a run."""
+    """List-price equivalents. Null without prompt counts or a price: an output alone is no cost of a run.
+
+    Where the prompt counts or the output are a floor, no upper bound follows, and `price_basis` says so.
+    """
     nothing: dict[str, Any] = {"cost_usd": None, "price_basis": None, "cost_low_usd": None, "cost_high_usd": None}
     unpriced: list[float | None] = [None] * len(turns)
     if run["input_tokens"] is None or not turns:
         return unpriced, nothing
     date = _date(run)
-    figure = "logged output" if basis == "reported" else f"{basis} output" if basis else "no output figure"
+    figure = _figure(run, sum(n or 0 for n in shares), basis)
+    floor = basis == "estimated" or run["usage_basis"] == "lower_bound"
     main = prices.price_for(run["model"], run["harness"], date)  # the route before the name decides whose list holds
     # A turn may name no model, or only a slot of the harness, where the run's is meant; a subagent's turn names its own.
     priced = [
@@ -162,7 +170,7 @@ def _cost(
             "price_basis": f"{' | '.join(dict.fromkeys(b.basis for b in bills))}; {figure}; run totals",
             "cost_low_usd": sum(b.low_usd for b in bills),
             "cost_high_usd": sum(b.high_usd or 0 for b in bills)
-            if basis != "estimated" and all(b.high_usd is not None for b in bills)
+            if not floor and all(b.high_usd is not None for b in bills)
             else None,
         }
     costs = []
@@ -183,14 +191,23 @@ def _cost(
     bases = dict.fromkeys(c.basis for c in known)
     if not all_priced:
         bases[f"{len(asked) - len(known)} of {len(asked)} turns without a prompt count or a price: lower bound"] = None
-    # An estimated output is a floor wherever reasoning is hidden, so no upper bound follows from it.
-    bounded = all_priced and basis != "estimated" and all(c.high_usd is not None for c in known)
+    bounded = all_priced and not floor and all(c.high_usd is not None for c in known)
     return [c.usd if c else None for c in costs], {
         "cost_usd": sum(c.usd or 0 for c in known) if whole_known else None,
         "price_basis": f"{' | '.join(bases)}; {figure}",
         "cost_low_usd": sum(c.low_usd or 0 for c in known),
         "cost_high_usd": sum(c.high_usd or 0 for c in known) if bounded else None,
     }
+
+
+def _figure(run: dict[str, Any], spend: int, basis: str | None) -> str:
+    """For `price_basis`: which output is priced, and whether the prompt counts are all of the run's."""
+    logged = basis == "estimated" and spend > (run["est_tokens"] or 0)
+    output = "logged output" if basis == "reported" else f"{basis} output" if basis else "no output figure"
+    notes = ["logged output, a lower bound" if logged else output]
+    if run["usage_basis"] == "lower_bound":
+        notes.append("prompt counts are a lower bound")
+    return "; ".join(notes)
 
 
 def _total_bills(

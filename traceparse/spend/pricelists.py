@@ -64,6 +64,7 @@ class Price(Rates, frozen=True, kw_only=True):
         valid_from: First day, or None where the list goes back no further.
         valid_until: First day on which it no longer holds, or None.
         source: ``genai-prices X.Y.Z`` or the public pages an override was read from.
+        others: Prices of the model's other spans, any of which may have held instead, where the day is not known.
     """
 
     provider: str
@@ -73,6 +74,7 @@ class Price(Rates, frozen=True, kw_only=True):
     valid_from: datetime.date | None = None
     valid_until: datetime.date | None = None
     source: str
+    others: tuple[Price, ...] = ()
 
     def covers(self, date: datetime.date) -> bool:
         """Whether the price was in force on that day."""

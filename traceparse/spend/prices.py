@@ -54,16 +54,16 @@ def price_for(model: str | None, harness: str | None, date: datetime.date | None
     Args:
         model: The model as the log or the board names it.
         harness: The harness as in a run_id.
-        date: The day of the run; None finds a price only if it never changed.
+        date: The day of the run; None finds the latest price with those of all other spans as its `others`.
 
     Returns:
-        The price in force that day, or None where it is not known.
+        The price in force that day, or None where the list has none.
     """
     if not model:
         return None
     history = price_history(model, harness)
     if date is None:
-        return history[0] if len(history) == 1 else None
+        return msgspec.structs.replace(history[-1], others=history[:-1]) if history else None
     return next((price for price in reversed(history) if price.covers(date)), None)
 
 
@@ -85,8 +85,36 @@ def cost(usage: Usage, price: Price, *, whole_run: bool = False) -> Cost:
             upper bound the highest tier.
 
     Returns:
-        The cost and its bounds.
+        The cost and its bounds. Where the day is not known (`Price.others`), the point value is the one on which the prices of
+        all spans agree, else None; the bounds take in every span.
     """
+    if not price.others:
+        return _cost(usage, price, whole_run=whole_run)
+    spans = (msgspec.structs.replace(price, others=()), *price.others)
+    bills = [_cost(usage, span, whole_run=whole_run) for span in spans]
+    highs = [bill.high_usd for bill in bills if bill.high_usd is not None]
+    usd = _agreed([bill.usd for bill in bills])
+    notes = dict.fromkeys(note for bill in bills for note in bill.basis.split("; "))
+    if usd is not None:
+        unsure = f"date unknown, the same price in all {len(bills)} periods of the list"
+    else:
+        unsure = f"date unknown, bounds over all {len(bills)} periods of the list"
+    return Cost(
+        usd=usd,
+        low_usd=min(bill.low_usd for bill in bills),
+        high_usd=max(highs) if len(highs) == len(bills) else None,
+        output_usd=_agreed([bill.output_usd for bill in bills]),
+        basis="; ".join([*notes, unsure]),
+    )
+
+
+def _agreed(values: list[float | None]) -> float | None:
+    """The value that all share, or None."""
+    return values[0] if len(set(values)) == 1 else None
+
+
+def _cost(usage: Usage, price: Price, *, whole_run: bool) -> Cost:
+    """The cost at the prices of one span of time; see `cost`."""
     uncached, read, written = _known(usage.uncached_input), _known(usage.cache_read), _known(usage.cache_write)
     hour, output = _known(usage.cache_write_1h), _known(usage.output)
     if written is None:
