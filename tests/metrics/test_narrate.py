@@ -45,7 +45,7 @@ def test_a_full_run() -> None:
         **FULL, runs=runs(lock_wait_s=120.0, board_score=0.401, board_correct=True, verdict="clean", correct=True)
     )
     assert found == (
-        "m in claude worked on 01_fp8_gemm for the H100 PCIe: 10 turns, 10,000 output tokens and 17 min, 2 min of it waiting for the GPU. "
+        "m in claude worked on 01_fp8_gemm for the H100 PCIe: 10 turns, 10,000 output tokens and 16 min 40 s, 2 min 00 s of it waiting for the GPU. "
         "Its first correct score, 0.3000 of peak, stands at 30 % of its tokens, 30 % of the clock before it. "
         "Its best is 0.4020 of peak, within 1 % of it from 60 % of the tokens on. "
         "The last 40 % of the tokens bought 0.5 %. "
@@ -62,9 +62,9 @@ def test_inferred_figures_say_so() -> None:
     assert "10,000 output tokens (estimated from the visible text)" in told(runs=runs(spend_basis="estimated"))
     found = told(**FULL, runs=runs(spend_basis="estimated", elapsed_basis="board"))
     assert "at 30 % of its estimated tokens" in found
-    assert "17 min (a published time)" in found
+    assert "16 min 40 s (a published time)" in found
     assert "(a published total, spread over the turns)" in told(runs=runs(spend_basis="scaled"))
-    assert "17 min (by clocks printed in the outputs)" in told(runs=runs(elapsed_basis="anchored"))
+    assert "16 min 40 s (by clocks printed in the outputs)" in told(runs=runs(elapsed_basis="anchored"))
 
 
 def anchors(*given: tuple[int, float, str]) -> object:
@@ -106,6 +106,18 @@ def test_scores_that_do_not_count() -> None:
     assert "It shows 1 official score, none of a version that passes its check." in told(
         kernels=kernels("a"), scores=scores((1, 0.4, 0))
     )
+
+
+def test_a_session_about_no_kernel_says_so_and_tells_no_phases() -> None:
+    nobodys = {"runs": runs(problem=None, gpu=None), "phases": rows("phases")}
+    looked = turns([1000] * 10).with_columns(activity=pl.lit("orient"))
+    assert told(**nobodys, turns=looked) == (
+        "m in claude worked: 10 turns, 10,000 output tokens and 16 min 40 s. "
+        "It names no kernel problem and shows neither a kernel nor an official score, so it has no phases. "
+        "50 % of its turns have no text for a reader."
+    )
+    assert "kernel" not in told(**nobodys), "loaded without the analysis, nobody looked for one"
+    assert "no kernel problem" not in told(**nobodys | {"runs": runs()}, turns=looked)
 
 
 def test_a_cut_log_and_a_failed_cell() -> None:

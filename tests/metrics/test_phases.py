@@ -280,12 +280,37 @@ def test_missing_tables_cost_detail_only(missing: tuple[str, ...]) -> None:
 def test_a_run_that_wrote_no_kernel_is_one_segment_and_one_without_turns_none() -> None:
     story = Story()
     story.say("I cannot see a GPU.")
-    phases, turns = segment(story.frames())
+    frames = story.frames()
+    phases, turns = segment(frames | {"runs": frames["runs"].with_columns(problem=pl.lit("01_fp8_gemm"))})
     assert phases["phase"].to_list() == ["profiling"]
     assert turns["phase"].to_list() == ["profiling"]
     phases, turns = segment(Story().frames())
     assert phases.height == turns.height == 0
     assert phases.schema == empty("phases").schema
+
+
+def test_a_session_about_no_kernel_has_no_phases() -> None:
+    """DESIGN §3 defines phases by a kernel: a game that is edited is neither profiled nor written in this sense."""
+    story = Story()
+    story.shell("cat snake.html", "<canvas>")
+    story.call("edit", path="/w/snake.html", content="<canvas id=board>")
+    story.shell("python check.py", "ok")  # a script of that name that prints no outcome of a kernel's check
+    phases, turns = segment(story.frames())
+    assert phases.schema == empty("phases").schema
+    assert phases.height == 0
+    assert turns["phase"].to_list() == [None, None, None]
+
+
+@pytest.mark.parametrize("shown", ["a scratch kernel", "a check that fails"])
+def test_without_a_named_problem_the_kernel_itself_shows_what_a_session_is_about(shown: str) -> None:
+    story = Story()
+    _read(story)
+    if shown == "a scratch kernel":
+        story.write("try.py", kernel("first"))
+        story.kernels[-1]["is_solution"] = False
+    else:
+        story.check(False)
+    assert "".join(_phases(story)) == {"a scratch kernel": "pw", "a check that fails": "pp"}[shown]
 
 
 def test_results_of_a_kernel_whose_every_change_is_lost_give_no_phases() -> None:

@@ -16,6 +16,8 @@ import polars as pl
 from traceparse.facts import GPUS, peaks_scale
 from traceparse.metrics.checked import finals
 from traceparse.metrics.clock import bracket
+from traceparse.metrics.durations import duration
+from traceparse.metrics.phases import is_kernel_work
 from traceparse.metrics.roi import FRUGAL, cut_benchmarks
 from traceparse.tables import Frames
 
@@ -31,6 +33,7 @@ _TIME = {
     "anchored": " (by clocks printed in the outputs)",
 }
 _PHASES = ("profiling", "writing", "tuning", "closing")
+_NO_KERNEL = "It names no kernel problem and shows neither a kernel nor an official score, so it has no phases."
 
 
 def paragraph(frames: Frames) -> str:
@@ -46,7 +49,7 @@ def paragraph(frames: Frames) -> str:
     run = frames["runs"].row(0, named=True)
     told = [
         _who(run),
-        *_scores(run, frames),
+        *([_NO_KERNEL] if _is_of_no_kernel(frames) else _scores(run, frames)),
         _scatter(frames),
         _versions(frames),
         _phases(frames),
@@ -66,9 +69,9 @@ def _who(run: Mapping[str, Any]) -> str:
     if run["spend_tokens"] is not None:
         parts.append(f"{run['spend_tokens']:,} output tokens{_SPEND.get(run['spend_basis'] or '', '')}")
     if run["elapsed_s"] is not None:
-        parts.append(f"{_lasting(run['elapsed_s'])}{_TIME.get(run['elapsed_basis'] or '', '')}")
+        parts.append(f"{duration(run['elapsed_s'])}{_TIME.get(run['elapsed_basis'] or '', '')}")
     waited = (
-        f", {_lasting(run['lock_wait_s'])} of it waiting for the GPU"
+        f", {duration(run['lock_wait_s'])} of it waiting for the GPU"
         if (run["lock_wait_s"] or 0) >= 60 and run["elapsed_s"]
         else ""
     )
@@ -116,6 +119,12 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
     if run["correct"] is False:
         sentences.append("The last official check in the trace fails.")
     return sentences
+
+
+def _is_of_no_kernel(frames: Frames) -> bool:
+    """Whether the run was looked through for a kernel (the analysis gives every turn an activity) and is about none."""
+    looked = {"kernels", "scores", "phases"} <= set(frames) and frames["turns"]["activity"].count() > 0
+    return looked and frames["phases"].is_empty() and not is_kernel_work(frames)
 
 
 def _lost(frames: Frames) -> str:
@@ -239,11 +248,6 @@ def _percent(share: float) -> str:
 
 def _score(value: float, metric: str) -> str:
     return f"{value:.2f}×" if metric == "speedup" else f"{value:.4f} of peak"
-
-
-def _lasting(seconds: float) -> str:
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
 
 
 def _many(count: int, noun: str) -> str:

@@ -48,8 +48,9 @@ def segment(frames: Frames) -> tuple[pl.DataFrame, pl.DataFrame]:
         frames: `runs`, `turns`, `blocks`, `tool_calls` of one run, and `kernels` and `scores` where known.
 
     Returns:
-        The `phases` table (no row for a run without turns) and `turns` with `phase` filled; a subagent's turns take the phase
-        of the main agent's turn around them.
+        The `phases` table and `turns` with `phase` filled; a subagent's turns take the phase of the main agent's turn around
+        them. A run without turns has no row, nor has one that is no work on a kernel (`is_kernel_work`), nor one whose log lost
+        every change of the kernel that it checks; there `phase` is null.
     """
     turns = frames["turns"].sort("turn")
     line = _Line(turns)
@@ -57,6 +58,20 @@ def segment(frames: Frames) -> tuple[pl.DataFrame, pl.DataFrame]:
     phase_at = [span.phase for span in spans for _ in range(span.first, span.last + 1)]
     labels = [phase_at[line.of_turn[turn]] if phase_at else None for turn in turns["turn"]]
     return _table(frames, turns, line, spans), turns.with_columns(pl.Series("phase", labels, dtype=pl.String))
+
+
+def is_kernel_work(frames: Frames) -> bool:
+    """Whether a run shows that it is about a kernel: a problem is named, a kernel written, or an official figure printed.
+
+    Phases are defined by what is done to a kernel (DESIGN §3): any other session has none of them, not even `profiling`.
+
+    Args:
+        frames: `runs` of one run, and `kernels` and `scores` where known.
+    """
+    if frames["runs"]["problem"][0] is not None:
+        return True
+    official = "scores" in frames and bool(frames["scores"]["official"].any())
+    return official or ("kernels" in frames and not frames["kernels"].is_empty())
 
 
 class _Line:
@@ -98,8 +113,10 @@ class _Line:
 
 
 def _told(frames: Frames, line: _Line) -> list[_Span]:
-    """The run's spans, covering every position; none where the log shows a kernel's results but lost every change of it."""
+    """The run's spans, covering every position; none where there is nothing to tell them from (see `segment`)."""
     done = work(frames)
+    if not (done.changes or done.drafts or is_kernel_work(frames)):
+        return []
     passes = list(_passes(frames, done.changes, line))
     if passes and not done.changes:
         return []
