@@ -236,7 +236,7 @@ def test_list_prices_reach_the_costs_that_real_logs_state(shared: Path, here: Pa
     data = tp.load(str(shared / "traces/raw"), "raw", analysis=False)
     costs = reconcile(data).filter(pl.col("compared") == "cost_in_log")
     assert dict(costs.select("trace_id", "reason").iter_rows()) == {
-        "claude-stream/perfectsnake_48736040": "no_price",  # its model's price changed, and the log has no date
+        "claude-stream/perfectsnake_48736040": "agrees",  # no date, but one price in all periods
         "claude-stream/perfectsnake_b2ee321e": "agrees",
         "large/claude-stream_69bfacd8": "agrees",
         "large/pi_before-compaction": "agrees",
@@ -244,5 +244,5 @@ def test_list_prices_reach_the_costs_that_real_logs_state(shared: Path, here: Pa
         "opencode/pfm_opencode-export": "agrees",
     }
     assert costs.filter(pl.col("reason") == "agrees").sort("trace_id")["other"].to_list() == pytest.approx(
-        [0.9883624, 1.08851525, 42.5959, 2.2848], abs=1e-4
+        [1.2668596, 0.9883624, 1.08851525, 42.5959, 2.2848], abs=1e-4
     )

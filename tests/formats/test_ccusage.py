@@ -1,7 +1,8 @@
 """Native Claude sessions against the public tool ccusage 20.0.26 (npm), session by session: its figures, taken down by hand.
 
-The one difference: in ``happy_duplicate-assistant-response`` the second record repeats a message without its request id, and
+Two differences. In ``happy_duplicate-assistant-response`` the second record repeats a message without its request id, and
 ccusage, whose key is message and request id, counts it twice (12, 13594, 34756, 16). One message of the API is one response.
+And ccusage leaves out subagents that only `progress` records and the result of the call tell of (`RELAYED`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ PEER = {
     "large/claude-code_258c7280-ae70-4798-800f-63464d01a85d": (180, 14_771_617, 349_474, 38_899),
     "large/claude-code_8463c716-a2ea-4c14-9efa-87158ebd9f20": (2_481, 15_740_561, 260_451, 40_320),
 }
+RELAYED = {
+    # Counted on the raw logs: each message id of the `agent_progress` records once, and the last response, of the call's result.
+    "claude-code/subagent": (24 + 3, 95_343 + 29_869, 14_285 + 892, 7 + 3_130),
+    "large/claude-code_258c7280-ae70-4798-800f-63464d01a85d": (9 + 6, 12_118 + 22_041, 22_041 + 20_135, 2 + 997),
+    "large/claude-code_8463c716-a2ea-4c14-9efa-87158ebd9f20": (94 + 0, 271_377 + 28_110, 12_599 + 955, 32 + 1_545),
+}
 OURS_ALONE = {
     "claude-code/happy_duplicate-assistant-response": (8, 13_594, 18_642, 11),
     "claude-code/xeus_api_errors": (None, None, None, None),  # errors only: no response, no usage
@@ -38,7 +45,8 @@ def test_native_sessions_agree_with_ccusage(shared: Path, here: Path) -> None:
     data = tp.load(str(shared / "traces/raw"), "raw", tokens=False, analysis=False)
     found = {row[0]: row[1:] for row in data.select("runs", where="format = 'claude-code'", columns=["trace_id", "uncached_input_tokens",
              "cache_read_tokens", "cache_write_tokens", "output_tokens"]).iter_rows()}  # fmt: skip
-    assert found == PEER | OURS_ALONE
+    whole = {trace: tuple(map(sum, zip(PEER[trace], relayed, strict=True))) for trace, relayed in RELAYED.items()}
+    assert found == PEER | whole | OURS_ALONE
 
 
 @pytest.mark.shared

@@ -25,7 +25,7 @@ from traceparse.formats.anthropic import (
 )
 from traceparse.formats.blocks import cut_marked
 from traceparse.formats.loose import count, instant, mapping, number, string
-from traceparse.formats.records import raw_text, unknown
+from traceparse.formats.records import note_negative, raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
 
@@ -133,15 +133,18 @@ class _Reader:
             self.seen.add(record.uuid)
         message = record.message
         if record.type == "assistant" and isinstance(message, Message):
+            note_negative(self.log, line, message.usage)
             self._assistant(event, record, message)
             if not event.replay:
                 self.results.unsettled |= event.role == "assistant"
         elif record.type == "user" and isinstance(message, Message):
             self._user(event, record, message)
         elif record.type == "stream_event":
+            note_negative(self.log, line, mapping(record.event).get("usage"))
             self._partial(event, mapping(record.event))
             event.blocks.append(Block("meta", raw_text(line)))
         elif record.type == "result":
+            note_negative(self.log, line, record.usage, record.model_usage)
             self.results.take(record)
             event.blocks.append(Block("error" if record.is_error is True else "meta", raw_text(line)))
         elif record.type == "system":

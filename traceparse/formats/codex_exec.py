@@ -12,7 +12,7 @@ import msgspec
 
 from traceparse.formats import Knows
 from traceparse.formats.loose import answer_blocks, count, mapping, string, text_block, thinking_block, use_block, whole
-from traceparse.formats.records import raw_text, trace_of_log, unknown
+from traceparse.formats.records import note_negative, raw_text, trace_of_log, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
 from traceparse.model import Block, Event, Role, Trace
 
@@ -127,6 +127,7 @@ class _Reader:
             self._thread = record.thread_id
             self.first_thread = self.first_thread or record.thread_id
         elif record.type == "turn.completed" and isinstance(record.usage, dict):
+            note_negative(self.log, line, record.usage)
             vector = tuple(count(record.usage.get(field)) for field in _FIELDS)
             self._counters.setdefault(self._thread, RunningTotal()).advance(vector)
             self.open = False

@@ -16,7 +16,7 @@ import msgspec
 from traceparse.formats import Knows
 from traceparse.formats.codex_items import Item, item_blocks
 from traceparse.formats.loose import count, instant, mapping, number, string, whole
-from traceparse.formats.records import raw_text, unknown
+from traceparse.formats.records import note_negative, raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
 from traceparse.model import Block, Event, ToolResult, Trace
 
@@ -172,6 +172,7 @@ class _Reader:
         error = kind in ("error", "stream_error")
         event.blocks.append(Block("error" if error else "meta", raw_text(line)))
         if kind == "token_count" or (kind == "turn.completed" and isinstance(payload.usage, dict)):
+            note_negative(self.log, line, payload.info, payload.usage)
             self.counts.append((index, line, payload))
         elif kind in ("exec_command_end", "patch_apply_end", "mcp_tool_call_end"):
             self.finished.append(payload)

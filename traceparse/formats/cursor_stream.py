@@ -29,7 +29,7 @@ from traceparse.formats.loose import (
     use_block,
     whole,
 )
-from traceparse.formats.records import Results, convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import Results, convert, note_negative, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "cursor-stream"
@@ -121,6 +121,7 @@ class _Reading:
         elif row.type == "system":
             self.model, self.cwd = string(row.model) or self.model, string(row.cwd) or self.cwd
         elif row.type == "result":
+            note_negative(self.log, line, row.usage, {key: getattr(row, key) for key in _USAGE_KEYS})
             self.results.add(result_usage(row.usage, row), row.duration_ms)
         elif row.type == "error":
             event.blocks = [Block("error", raw_text(line))]

@@ -33,6 +33,7 @@ from traceparse.formats.loose import (
     use_block,
     world_id,
 )
+from traceparse.formats.records import note_negative
 from traceparse.model import MAIN, Agent, Block, Event, SkipKind, Trace, Usage
 from traceparse.schema.reasons import SkipReason
 
@@ -229,6 +230,7 @@ def _events(log: Log, entry: _Entry, agent: str) -> Iterator[Event]:
     if kind == "user":
         event.role, event.blocks = "user", content_blocks(content)
     elif kind in _MODEL_TYPES:
+        note_negative(log, entry.line, record.get("tokens"), file=entry.file)
         event.role, event.response = "assistant", string(record.get("id")) or f"record {entry.line.record}"
         event.model, event.usage = string(record.get("model")), message_usage(record.get("tokens"))
         event.final, event.key = event.usage is not None, world_id(record.get("id"))

@@ -24,7 +24,7 @@ from traceparse.formats.loose import (
     sum_usage,
     use_block,
 )
-from traceparse.formats.records import OpenCalls, Results, convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, Results, convert, note_negative, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "gemini-stream"
@@ -134,6 +134,7 @@ class _Reading:
         elif row.type == "error":
             event.blocks = [Block("error", raw_text(line))]
         elif row.type in ("init", "result"):
+            note_negative(self.log, line, row.stats)
             self._session(row)
         else:
             event = unknown(self.log, line, timestamp=at)

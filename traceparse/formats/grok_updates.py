@@ -30,7 +30,7 @@ from traceparse.formats.loose import (
     use_block,
     world_id,
 )
-from traceparse.formats.records import convert, raw_text, trace_of_log
+from traceparse.formats.records import convert, note_negative, raw_text, trace_of_log
 from traceparse.model import MAIN, Block, Event, Trace, Usage
 
 NAME = "grok-updates"
@@ -150,6 +150,7 @@ def joined(log: Log, updates: Updates, file: int, agent: str = MAIN) -> Iterator
     def to(line: Line, row: Row) -> Iterator[Event]:
         update, at = updates.note(line, row)
         if update.get("sessionUpdate") == "turn_completed":
+            note_negative(log, line, update.get("usage"), file=file)
             end = Event(line.record, "system", [Block("meta", raw_text(line))], file, agent, at)
             updates.close(end, row)
             yield end
@@ -168,6 +169,7 @@ class _Reading:
 
     def events(self, line: Line, row: Row) -> Iterator[Event]:
         update, at = self.updates.note(line, row)
+        note_negative(self.log, line, update.get("usage"))
         kind, call_id = string(update.get("sessionUpdate")) or "", string(update.get("toolCallId"))
         event = Event(line.record, "system", [], timestamp=at)
         if kind in _CHUNKS:

@@ -29,7 +29,7 @@ from traceparse.formats.loose import (
     with_note,
     world_id,
 )
-from traceparse.formats.records import OpenCalls, convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, convert, note_negative, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
 
 NAME = "kimi-code"
@@ -138,6 +138,7 @@ class _Reading:
         if agent is not None and agent != MAIN and self.agent == MAIN:
             event.agent = agent
         self._note(row)
+        note_negative(self.log, line, row.usage, mapping(row.event).get("usage"), file=self.file)
         kind = row.type
         if kind in ("turn.prompt", "turn.steer"):
             event.role, event.blocks = "user", content_blocks(row.input)

@@ -27,7 +27,7 @@ from traceparse.formats.loose import (
     with_note,
     world_id,
 )
-from traceparse.formats.records import OpenCalls, convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, convert, note_negative, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "kimi-wire"
@@ -160,6 +160,7 @@ class _Reading:
         elif kind == "ToolResult":
             self._result(event, state, payload)
         elif kind == "StatusUpdate":
+            note_negative(self.log, line, payload.get("token_usage"), file=event.file)
             self._status(event, state, payload)
         elif kind == "CompactionBegin":
             event.blocks = [Block("compaction", raw_text(line))]

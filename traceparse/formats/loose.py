@@ -59,6 +59,15 @@ def count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _COUNT_MAX else None
 
 
+def below_zero(value: Any) -> bool:
+    """Whether an object of counts holds one below zero, itself or in an object inside it; `count` takes such a one for unknown."""
+    own = mapping(value)
+    inner = [part for field in own.values() if isinstance(field, dict) for part in field.values()]
+    return any(
+        isinstance(part, int | float) and not isinstance(part, bool) and part < 0 for part in (*own.values(), *inner)
+    )
+
+
 def whole(value: Any) -> int | None:
     """An exit status or the like: a whole number of either sign within reason, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _COUNT_MAX else None

@@ -18,7 +18,7 @@ from traceparse.formats.opencode_parts import (
     step_usage,
     tool_blocks,
 )
-from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import convert, note_negative, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "opencode-events"
@@ -85,6 +85,7 @@ class _Reading:
                 yield Event(line.record, "tool", answer, timestamp=instant(time.get("end")) or at)
             return
         if row.type == "step_finish":
+            note_negative(self.log, line, part.get("tokens"))
             event.usage, event.final = step_usage(part.get("tokens")), True
             event.stop_reason = string(part.get("reason"))
             event.blocks = [Block("error" if exhausted(part, event.usage) else "meta", raw_text(line))]

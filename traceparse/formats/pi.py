@@ -27,7 +27,7 @@ from traceparse.formats.loose import (
     use_block,
     version_text,
 )
-from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import convert, note_negative, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "pi"
@@ -99,6 +99,7 @@ class _Reading:
         if row.type == "message" and role == "user":
             event.role, event.blocks = "user", content_blocks(message.get("content"))
         elif row.type == "message" and role == "assistant":
+            note_negative(self.log, line, message.get("usage"))
             self._assistant(event, message, string(row.id))
             if event.timestamp is not None:
                 counts = msgspec.structs.astuple(event.usage) if event.usage else ()

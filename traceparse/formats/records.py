@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from traceparse.formats.log import Line, Log
-from traceparse.formats.loose import lasted, number, sum_usage
+from traceparse.formats.loose import below_zero, lasted, number, sum_usage
 from traceparse.model import Block, Event, ToolCall, Trace, TurnBasis, Usage
 from traceparse.schema.reasons import SkipReason
 
@@ -41,6 +41,22 @@ def unknown(log: Log, line: Line, *, file: int = 0, **fields: Any) -> Event:
     """An event for a record of an unknown type: its text is kept, and `skipped` names it."""
     log.skip(line, "unknown_type", "repaired", file=file)
     return Event(line.record, "system", [Block("meta", raw_text(line))], file=file, **fields)
+
+
+def note_negative(log: Log, line: Line, *usages: Any, file: int = 0) -> None:
+    """Note that a record's usage holds a count below zero, which is none: it is left out as unknown (`below_zero`).
+
+    Args:
+        log: Of the record.
+        line: Of the record; a form of it that lost another field too is noted already.
+        usages: The objects of counts as logged.
+        file: Index into the log's files.
+    """
+    noted = any(
+        (skip.file, skip.record, skip.reason) == (file, line.record, "unexpected_field") for skip in log.skipped[-4:]
+    )
+    if not noted and any(map(below_zero, usages)):
+        log.skip(line, "unexpected_field", "repaired", file=file)
 
 
 def skip_record(log: Log, record: int, value: Any, reason: SkipReason, *, file: int = 0) -> None:
