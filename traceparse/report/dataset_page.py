@@ -54,6 +54,7 @@ def dataset_page(data: Dataset, run_pages: Mapping[str, str] | None = None) -> s
         panels=[f.id for f in figures if f.id.startswith("board-")],
         harnesses=views.effort_by(runs, data.scan("turns"), "harness").to_dicts(),
         models=views.effort_by(runs, data.scan("turns"), "model").to_dicts(),
+        bought=_bought(data, runs),
         bases=views.coverage(runs).to_dicts() if runs.height else [],
         runs=runs.sort("start_local", "trace_id", descending=[True, False]).to_dicts(),
         n_twins=data.runs.height - runs.height,
@@ -126,6 +127,16 @@ def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
         "calls": runs["n_tool_calls"].sum(),
         "scored": runs["shown_score"].count(),
         "skipped": data.skipped.filter(pl.col("kind") == "dropped").height,
+    }
+
+
+def _bought(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
+    """What spend bought: who leads at a budget, gains by framework, how early each model scores."""
+    return {
+        "budgets": views.BUDGETS,
+        "leaders": views.budget_leaders(runs, data.roi),
+        "frameworks": views.framework_gains(runs, data.roi).to_dicts(),
+        "early": views.early_scores(runs, data.roi_runs).to_dicts(),
     }
 
 
