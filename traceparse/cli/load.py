@@ -80,10 +80,13 @@ def load(
 def _is_loaded(folder: Path) -> bool:
     from traceparse.store import MANIFEST, read_manifest
 
+    if not (folder / MANIFEST).is_file():
+        return False
     try:
-        return (folder / MANIFEST).is_file() and bool(read_manifest(folder).traceparse)
+        read_manifest(folder)
     except StoreError:
         return False  # somebody else's manifest
+    return True
 
 
 @contextmanager
