@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +13,15 @@ from typing import Any
 import altair as alt
 import polars as pl
 import pytest
+import vl_convert
 
 import traceparse as tp
 from traceparse import charts
 from traceparse.charts import theme
+from traceparse.charts.score import CHANGED
 from traceparse.errors import UsageError
 from traceparse.report import views
+from traceparse.report.views import course
 from traceparse.tables import empty
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
@@ -26,6 +32,8 @@ RUNS = views.scored(TABLES["runs"])
 PARTS = views.turn_parts(TABLES["turns"], TABLES["blocks"], TABLES["tool_calls"])
 BLOCKS, CALLS = TABLES["blocks"].lazy(), TABLES["tool_calls"].lazy()
 CURVES = pl.DataFrame({"model": ["a", "a"], "budget_tokens": [10, 1000], "share": [0.0, 1.0], "n_runs": [2, 2]})
+BANDS = course.bands(TABLES["phases"], TABLES["turns"])
+VERSIONS = course.versions(TABLES["kernels"], TABLES["turns"])
 TURNS = TABLES["turns"].with_columns(input_tokens=pl.col("turn") * 1000 + 1)
 
 FIGURES: dict[str, tuple[Callable[[pl.DataFrame], Any], pl.DataFrame]] = {
@@ -48,7 +56,9 @@ def test_every_field_that_a_figure_reads_is_in_its_rows(name: str) -> None:
     spec = draw(data).to_dict()
     held = set(_rows(spec)[0])
     assert charts.encoded(spec), "a figure that reads nothing draws nothing"
-    assert charts.encoded(spec) - held <= {"after", "low", "high", "minutes"}, "made by the spec's own transforms"
+    assert charts.encoded(spec) - held <= {"after", "low", "high", "minutes", "changed"}, (
+        "made by the spec's own transforms"
+    )
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -80,6 +90,66 @@ def test_an_empty_table_gives_a_chart_without_rows(draw: Callable[[pl.DataFrame]
 
 def test_the_pareto_figure_leaves_out_runs_without_score_or_spend() -> None:
     assert {row["trace_id"] for row in _rows(charts.pareto(RUNS).to_dict())} == {SEEN, "cheap", "hack", "hostile"}
+
+
+def _written(chart: alt.Chart | alt.LayerChart) -> list[str]:
+    """Every text that the drawn figure shows, in the order of the page."""
+    picture = vl_convert.vegalite_to_svg(chart.to_dict() | {"width": 500})
+    return re.findall(r"<text[^>]*>([^<]+)</text>", picture)
+
+
+def test_the_strip_of_spend_begins_with_the_dearest_median() -> None:
+    """Medians by hand: d 9,000; unknown 70; a 50; b (1, 10, 1,000) and c 10 each, so by name."""
+    spend = {"b": (1, 1000, 10), "a": (50,), "c": (10,), "d": (9000,), None: (70,)}
+    rows = [(name, tokens) for name, many in spend.items() for tokens in many]
+    runs = pl.DataFrame(rows, schema=["model", "spend_tokens"], orient="row").with_columns(
+        spend_basis=pl.lit("reported"), trace_id=pl.lit("t")
+    )
+    names = [text for text in _written(charts.spend_strip(runs)) if text in {"a", "b", "c", "d", "unknown"}]
+    assert names == ["d", "unknown", "a", "b", "c"]
+
+
+def test_frameworks_over_time_begin_with_the_earliest_model() -> None:
+    """First days: w the 1st, y the 3rd, z the 7th (listed first, with its 9th); x has no framework and no row."""
+    days = {"z": (9, 7), "y": (3,), "x": (2,), "w": (1,)}
+    rows = [(name, dt.date(2026, 5, day)) for name, many in days.items() for day in many]
+    runs = pl.DataFrame(rows, schema=["model", "day"], orient="row").with_columns(
+        framework=pl.when(pl.col("model") != "x").then(pl.lit("triton")), problem=pl.lit("p"), trace_id=pl.lit("t")
+    )
+    assert [text for text in _written(charts.framework_dates(runs)) if text in {"w", "x", "y", "z"}] == ["w", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("basis", "gain", "marks"), [("possible", 0.1, 1), ("possible", 0.0, 0), ("version", 0.1, 0), (None, 0.1, 0)]
+)
+def test_a_gain_that_may_be_scatter_is_marked_in_the_ladder(basis: str | None, gain: float, marks: int) -> None:
+    steps = TABLES["roi"].with_columns(
+        change_basis=pl.when(pl.col("step") == 1).then(pl.lit(basis)).otherwise(pl.lit("version")),
+        delta_best=pl.lit(gain),
+    )
+    assert steps.filter(pl.col("step") == 1).height == 1, "the invented run has a second step"
+    assert _written(charts.score_ladder(steps)).count("?") == marks
+    assert _written(charts.ladder_in_phases(steps, BANDS, VERSIONS)).count("?") == marks
+
+
+@pytest.mark.parametrize(
+    ("basis", "said"),
+    [
+        ("version", "yes"),
+        ("output", "yes: an output tells of an edit, whose text the log lost"),
+        ("possible", "perhaps: the log cut a call that may have edited it, so a gain may be scatter"),
+        ("none", "no sign of it, so a difference is scatter"),
+        (None, "–"),
+    ],
+)
+def test_the_ladder_tells_in_words_whether_the_kernel_changed(basis: str | None, said: str) -> None:
+    row = alt.Chart(alt.InlineData(values=[{"change_basis": basis}]))
+    assert _written(row.transform_calculate(changed=CHANGED).mark_text().encode(text="changed:N")) == [said]
+    steps = TABLES["roi"].with_columns(change_basis=pl.lit(basis, pl.String), roi=pl.lit(1.0))
+    for chart in (charts.score_ladder(steps), charts.step_gains(steps)):
+        told = json.dumps(chart.to_dict())
+        assert '{"field": "changed", "title": "kernel changed", "type": "nominal"}' in told
+        assert json.dumps(CHANGED) in told
 
 
 def test_a_log_axis_has_round_ticks() -> None:

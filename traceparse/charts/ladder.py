@@ -9,7 +9,7 @@ import polars as pl
 
 from traceparse.charts import theme
 from traceparse.charts.fields import source, verified
-from traceparse.charts.score import score_ladder
+from traceparse.charts.score import CHANGED, UNSURE, score_ladder
 
 _SPAN = {
     "cum_spend_tokens": ("from_tokens", "until_tokens", "cum_spend_tokens", 1),
@@ -30,8 +30,8 @@ def ladder_in_phases(
 
     Args:
         roi: Rows of the table ``roi`` of one run.
-        bands: Its phases as `traceparse.report.views.phases.bands` gives them.
-        versions: Its versions as `traceparse.report.views.phases.versions` gives them.
+        bands: Its phases as `traceparse.report.views.course.bands` gives them.
+        versions: Its versions as `traceparse.report.views.course.versions` gives them.
         over: What the run is measured in; where no score has it, nothing is drawn.
         height: In pixels.
 
@@ -104,7 +104,7 @@ def ladder_in_phases(
 
 
 def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
-    """What each step of a ladder bought per 1,000 tokens; a step that brought nothing has no bar.
+    """What each step of a ladder bought per 1,000 tokens; a step that brought nothing has no bar, one whose gain may be scatter a pale one.
 
     Args:
         roi: Rows of the table ``roi`` of one run; steps without spend between them are left out.
@@ -113,14 +113,25 @@ def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
     Raises:
         UsageError: The frame lacks a column.
     """
-    columns = ("step", "roi", "delta_best", "delta_spend_tokens", "framework", "solution_version", "score")
+    columns = (
+        "step",
+        "roi",
+        "delta_best",
+        "delta_spend_tokens",
+        "framework",
+        "solution_version",
+        "score",
+        "change_basis",
+    )
     source(roi.head(0), *columns)
     drawn = roi.drop_nulls("roi").with_columns(pl.col("framework").fill_null("unknown"))
     colours, _ = theme.shapes(theme.FRAMEWORKS, drawn["framework"].unique().to_list())
     chart: alt.Chart = (
         alt.Chart(source(drawn, *columns), width="container", height=height)
+        .transform_calculate(changed=CHANGED)
         .mark_bar()
         .encode(
+            opacity=alt.condition(UNSURE, alt.value(0.4), alt.value(1)),
             x=alt.X("step:O", title="benchmark", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
             y=alt.Y("roi:Q", title="gain of the best score per 1,000 tokens", axis=alt.Axis(tickCount=5)),
             color=alt.Color("framework:N", scale=colours, legend=theme.legend(map(str, colours.domain))),
@@ -132,6 +143,7 @@ def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
                 alt.Tooltip("framework:N"),
                 alt.Tooltip("solution_version:Q", title="version"),
                 alt.Tooltip("score:Q", format=".4~f"),
+                alt.Tooltip("changed:N", title="kernel changed"),
             ],
         )
     )
@@ -141,6 +153,8 @@ def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
 def framework_dates(runs: pl.DataFrame) -> alt.Chart:
     """What each model's final kernels were written in, by the run's date; problems of one day stand above each other.
 
+    The model with the earliest run comes first.
+
     Args:
         runs: Columns ``day`` (a date), ``model``, ``framework``, ``problem``, ``trace_id``; rows without a day or framework are left out.
 
@@ -149,13 +163,13 @@ def framework_dates(runs: pl.DataFrame) -> alt.Chart:
     """
     columns = ("day", "model", "framework", "problem", "trace_id")
     source(runs.head(0), *columns)
-    drawn = runs.drop_nulls(["day", "framework"]).with_columns(
+    named = runs.drop_nulls(["day", "framework"]).with_columns(
         pl.col("day").cast(pl.String), pl.col("model").fill_null("unknown")
     )
+    drawn = named.sort("model")  # models that begin on one day stand by name
     colours, shapes = theme.shapes(theme.FRAMEWORKS, drawn["framework"].unique().to_list())
-    order = drawn.group_by("model").agg(pl.col("day").min()).sort("day", "model")["model"].to_list()
     chart: alt.Chart = (
-        alt.Chart(source(drawn, *columns), width="container", height=26 * max(len(order), 1))
+        alt.Chart(source(drawn, *columns), width="container", height=26 * max(drawn["model"].n_unique(), 1))
         .mark_point(filled=True, size=45, opacity=0.8)
         .encode(
             x=alt.X(
@@ -164,7 +178,7 @@ def framework_dates(runs: pl.DataFrame) -> alt.Chart:
                 axis=alt.Axis(format="%d %b", tickCount=6, labelOverlap=True),
                 scale=alt.Scale(padding=12),
             ),
-            y=alt.Y("model:N", sort=order, title=None),
+            y=alt.Y("model:N", sort=alt.EncodingSortField("day", op="min"), title=None),
             yOffset=alt.YOffset("problem:N"),
             color=alt.Color("framework:N", scale=colours, legend=theme.legend(map(str, colours.domain))),
             shape=alt.Shape("framework:N", scale=shapes, legend=theme.legend(map(str, shapes.domain))),

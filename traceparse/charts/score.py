@@ -100,13 +100,25 @@ def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
     return verified(chart, columns)
 
 
+_CHANGED = {
+    "version": "yes",
+    "output": "yes: an output tells of an edit, whose text the log lost",
+    "possible": "perhaps: the log cut a call that may have edited it, so a gain may be scatter",
+    "none": "no sign of it, so a difference is scatter",
+}
+CHANGED = json.dumps(_CHANGED) + "[datum.change_basis] || '–'"
+"""Vega expression: the column ``change_basis`` of the table ``roi`` (did the kernel change since the step before?) in words."""
+UNSURE = "datum.change_basis === 'possible' && datum.delta_best > 0"
+"""Vega expression: a step's gain of which nobody can say whether the kernel changed for it."""
+
+
 def score_ladder(
     roi: pl.DataFrame,
     *,
     over: Literal["cum_spend_tokens", "cum_s", "cum_usd", "step"] = "cum_spend_tokens",
     height: int = 280,
 ) -> alt.LayerChart:
-    """Every official score of a run over what it had cost by then, and the best so far as a line.
+    """Every official score of a run over what it had cost by then, the best so far as a line, and ``?`` at a gain that may be scatter.
 
     Args:
         roi: Rows of the table ``roi`` of one run.
@@ -134,12 +146,15 @@ def score_ladder(
                 "framework",
                 "solution_version",
                 "cum_spend_tokens",
+                "change_basis",
+                "delta_best",
             )
         )
     )
     drawn = roi.drop_nulls([over])
     colours, shapes = theme.shapes(theme.CHECKED, drawn["checked"].unique().to_list())
     base = alt.Chart(source(drawn, *columns), width="container", height=height)
+    base = base.transform_calculate(changed=CHANGED)
     if over == "cum_s":
         base = base.transform_calculate(minutes="datum.cum_s / 60")
     scale = alt.Scale(zero=over != "step", nice=False, padding=6)
@@ -163,9 +178,17 @@ def score_ladder(
             alt.Tooltip("solution_version:Q", title="version"),
             alt.Tooltip("turn:Q"),
             alt.Tooltip("cum_spend_tokens:Q", title="spend so far", format=","),
+            alt.Tooltip("changed:N", title="kernel changed"),
         ],
     )
-    chart: alt.LayerChart = line + points
+    unsure = (
+        base.transform_filter(UNSURE)
+        .mark_text(text="?", dx=10, dy=-8, fontSize=13, fontWeight=600, color=theme.colour("muted"))
+        .encode(x=x, y=alt.Y("score:Q"), tooltip=[alt.Tooltip("changed:N", title="kernel changed")])
+    )
+    # A layer without rows would still take part in the axes, and Vega complains of its extent.
+    any_unsure = not drawn.filter((pl.col("change_basis") == "possible") & (pl.col("delta_best") > 0)).is_empty()
+    chart: alt.LayerChart = alt.layer(line, points, *([unsure] if any_unsure else []))
     return verified(chart, columns)
 
 

@@ -26,20 +26,17 @@ def spend_strip(runs: pl.DataFrame, *, by: str = "model") -> alt.LayerChart:
         runs.drop_nulls("spend_tokens")
         .filter(pl.col("spend_tokens") > 0)
         .with_columns(pl.col(by, "spend_basis").fill_null("unknown"))
+        .sort(by)
     )
-    order = (
-        drawn.group_by(by)
-        .agg(pl.col("spend_tokens").median())
-        .sort("spend_tokens", by, descending=[True, False])[by]
-        .to_list()
-    )
-    base = alt.Chart(source(drawn, *columns), width="container", height=19 * max(len(order), 1))
+    names = drawn[by].unique().to_list()
+    base = alt.Chart(source(drawn, *columns), width="container", height=19 * max(len(names), 1))
     x = log_spend("spend_tokens", drawn["spend_tokens"], top=True)
-    y = alt.Y(f"{by}:N", sort=order, title=None)
+    dearest_first = alt.EncodingSortField("spend_tokens", op="median", order="descending")
+    y = alt.Y(f"{by}:N", sort=dearest_first, title=None)
     ticks = base.mark_tick(thickness=1.6, size=12, opacity=0.9).encode(
         x=x,
         y=y,
-        color=theme.coloured("spend_basis:N", theme.BASIS, drawn["spend_basis"], beside=order),
+        color=theme.coloured("spend_basis:N", theme.BASIS, drawn["spend_basis"], beside=names),
         tooltip=[
             alt.Tooltip(f"{by}:N"),
             alt.Tooltip("spend_tokens:Q", title="spend", format=","),
