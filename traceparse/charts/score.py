@@ -181,14 +181,14 @@ def score_ladder(
             alt.Tooltip("changed:N", title="kernel changed"),
         ],
     )
-    unsure = (
-        base.transform_filter(UNSURE)
-        .mark_text(text="?", dx=10, dy=-8, fontSize=13, fontWeight=600, color=theme.colour("muted"))
-        .encode(x=x, y=alt.Y("score:Q"), tooltip=[alt.Tooltip("changed:N", title="kernel changed")])
-    )
+    chart: alt.LayerChart = line + points
     # A layer without rows would still take part in the axes, and Vega complains of its extent.
-    any_unsure = not drawn.filter((pl.col("change_basis") == "possible") & (pl.col("delta_best") > 0)).is_empty()
-    chart: alt.LayerChart = alt.layer(line, points, *([unsure] if any_unsure else []))
+    if not drawn.filter((pl.col("change_basis") == "possible") & (pl.col("delta_best") > 0)).is_empty():
+        chart += (
+            base.transform_filter(UNSURE)
+            .mark_text(text="?", dx=10, dy=-8, fontSize=13, fontWeight=600, color=theme.colour("muted"))
+            .encode(x=x, y=alt.Y("score:Q"), tooltip=[alt.Tooltip("changed:N", title="kernel changed")])
+        )
     return verified(chart, columns)
 
 
