@@ -155,7 +155,7 @@ def test_rows_of_reruns_appended_during_a_swap_are_kept(
     tp.load("logs", "out", jobs=1)
     folder = here / "out"
     names = dict.fromkeys(Result.__dataclass_fields__)
-    result = Result(**{**names, "trace_id": "0", "kernel_sha256": "k", "problem": "p", "outcome": "ran", "shapes": [],
+    result = Result(**{**names, "trace_id": "0", "kernel_sha256": "k", "problem": "p", "outcome": "ran", "shapes": [], "notes": [],
                        "run_at": "2026-01-01T00:00:00+00:00", "gates_json": "{}"})  # fmt: skip
     write_rows(folder, [result])
     writer = threading.Thread(target=write_rows, args=(folder, [result]))
