@@ -15,7 +15,10 @@ KERNELS = Path(__file__).parent / "kernels" / "cpu"
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
 
 # kernel: outcome, and the proof that fails or null
-EXPECTED: dict[str, tuple[str, str | None]] = json.loads((KERNELS.parent / "expected.json").read_text())["cpu"]
+_ALL = json.loads((KERNELS.parent / "expected.json").read_text())
+EXPECTED: dict[str, tuple[str, str | None]] = _ALL["cpu"]
+TIMED: dict[str, tuple[str, str | None]] = _ALL["cpu_timed"]
+"""The same of kernels that are timed as well: some do otherwise only then."""
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +42,25 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def results(deck: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
-    targets = [Target(path.stem, path.read_text(), "01_row_softmax") for path in sorted(KERNELS.glob("*.py"))]
+    return run(sorted(EXPECTED), deck, tmp_path_factory.mktemp("out"), timing=False)
+
+
+@pytest.fixture(scope="module")
+def timed(deck: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    return run(sorted(TIMED), deck, tmp_path_factory.mktemp("timed"), timing=True)
+
+
+def run(names: list[str], deck: Path, out: Path, *, timing: bool) -> dict[str, Result]:
+    targets = [Target(name, (KERNELS / f"{name}.py").read_text(), "01_row_softmax") for name in names]
     limits = Limits(start_s=120, build_s=25, call_s=60, time_s=120, memory_bytes=2 << 30)
-    out = tmp_path_factory.mktemp("out")
     found = rerun(
-        targets, deck=deck, trust=True, out=out, cpu=True, gates=("strict",), timing=False, jobs=2, limits=limits
+        targets, deck=deck, trust=True, out=out, cpu=True, gates=("strict",), timing=timing, jobs=2, limits=limits
     )
     return {result.name: result for result in found}
 
 
 def test_each_kernel_has_an_expectation() -> None:
-    assert {path.stem for path in KERNELS.glob("*.py")} == set(EXPECTED)
+    assert {path.stem for path in KERNELS.glob("*.py")} == {*EXPECTED, *TIMED}
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
@@ -63,6 +74,20 @@ def test_outcome_and_proof(results: dict[str, Result], name: str) -> None:
         assert json.loads(result.gates_json or "")[proof]["evidence"]
     elif outcome == "ran":
         assert result.gate_strict == "pass", result.message
+
+
+@pytest.mark.parametrize("name", sorted(TIMED))
+def test_outcome_and_proof_of_the_timed(timed: dict[str, Result], name: str) -> None:
+    outcome, proof = TIMED[name]
+    result = timed[name]
+    assert result.outcome == outcome, (result.message, result.failed_proofs)
+    if proof == "correct":  # wrong in the check: it gets no time
+        assert proof in result.failed_proofs
+        assert result.shapes == []
+    else:  # what is wrong only when it is timed is caught by that and by nothing else
+        assert result.failed_proofs == ([] if proof is None else [proof])
+        assert all(shape.median_ms for shape in result.shapes)
+        assert len(result.shapes) == 1
 
 
 def test_reasons_name_what_happened(results: dict[str, Result]) -> None:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from traceparse.rerun.child.metric import compare, compare_indices, index_outputs, rms, tolerance_for  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from traceparse.rerun.child.metric import (  # noqa: E402
+    Comparison,
+    compare,
+    compare_cosine,
+    compare_indices,
+    index_outputs,
+    rms,
+    tolerance_for,
+)
 from traceparse.rerun.child.problem import Recipe, overwrite, vary  # noqa: E402
 
 
@@ -186,3 +197,102 @@ def test_overwriting_keeps_pointer_and_version() -> None:
     overwrite([x, 3], [torch.ones(4), 3])
     assert x.tolist() == [1.0] * 4
     assert (x.data_ptr(), x._version) == before
+
+
+def _from_figures(verdict: Comparison) -> bool:
+    """The module's rule, reckoned anew from the figures that a verdict brings along."""
+    figures = verdict.figures
+    if figures["masks"] or not figures["rel_l2"] <= figures["rtol"]:
+        return False
+    return figures["worst_over_bound"] <= 4 and figures["bad"] <= 1e-4 * figures["of"]
+
+
+def test_the_verdict_its_figures_and_its_words_never_differ() -> None:
+    draw = torch.Generator().manual_seed(11)
+    seen: set[str] = set()
+    for at in range(200):
+        right = torch.randn(20_000, generator=draw, dtype=torch.float64)
+        size = 10 ** (4 * torch.rand(1, generator=draw).item() - 3.5)  # of the error, about the tolerance of 0.01
+        other = right * (1 + size * torch.randn(20_000, generator=draw, dtype=torch.float64))
+        if at % 2:  # one element far off, which is within one in 10,000
+            other = right.clone()
+            other[at] += 10 * size
+        if at % 20 == 3:
+            other[at] = math.nan
+        verdict = compare(other, right, 0.01)
+        assert verdict.ok is _from_figures(verdict), verdict
+        kind = next(words for words in ("are NaN or infinite", "L2 error", "lie outside") if words in verdict.message)
+        seen.add(f"{kind} {verdict.ok}")
+        assert ("exceeds" in verdict.message) == (kind == "L2 error" and not verdict.ok), verdict.message
+        assert ("of its bound" in verdict.message) == verdict.ok
+        if kind == "L2 error":
+            assert f"relative L2 error {verdict.figures['rel_l2']:.3g}" in verdict.message
+        elif kind == "lie outside":
+            assert f"{verdict.figures['bad']:.0f} of 20000 elements" in verdict.message
+            assert f"{verdict.figures['worst_over_bound']:.3g} times as far" in verdict.message
+    assert seen == {"are NaN or infinite False", "L2 error True", "L2 error False", "lie outside False"}
+
+
+def test_tolerances_are_parts_of_the_reference_and_not_of_the_solution() -> None:
+    # All 10.5 % too large is within 10 % of the solution itself (0.105 / 1.105 = 0.095), and not of the reference.
+    right = torch.ones(1000, dtype=torch.float64)
+    large, small = compare(1.105 * right, right, 0.1), compare(0.905 * right, right, 0.1)
+    assert (large.ok, large.message) == (False, "relative L2 error 0.105 exceeds 0.1")
+    assert large.figures["rel_l2"] == pytest.approx(0.105)
+    assert small.ok
+    # One by one as well: the bound is 0.01 + 0.01 * 1; by the solution's own size 0.0201 would be within 0.020201.
+    right = torch.ones(20_000, dtype=torch.float64)
+    for error, bad in ((0.0199, 0), (0.0201, 3)):
+        other = right.clone()
+        other[:3] += error  # three of 20,000 are more than one in 10,000
+        verdict = compare(other, right, 0.01)
+        assert (verdict.ok, verdict.figures["bad"]) == (bad == 0, bad)
+        assert verdict.figures["worst_over_bound"] == pytest.approx(error / 0.02)
+        assert verdict.ok or verdict.message.startswith("3 of 20000 elements lie outside 0.01 + 0.01|ref|, the worst 1")
+
+
+class _Largest(TorchDispatchMode):  # type: ignore[misc]
+    """Watches every operation of torch's: the most bytes that one new tensor took."""
+
+    def __init__(self, *given: torch.Tensor):
+        super().__init__()
+        self._given = {one.untyped_storage().data_ptr() for one in given}
+        self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for one in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(one, torch.Tensor) and one.untyped_storage().data_ptr() not in self._given:
+                self.most = max(self.most, one.untyped_storage().nbytes())
+        return out
+
+
+@pytest.mark.parametrize("rule", ["tolerance", "cosine", "change"])
+def test_a_comparison_takes_memory_for_one_part_whatever_it_compares(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk, count = 4096, 1 << 20
+    monkeypatch.setattr("traceparse.rerun.child.metric._CHUNK", chunk)
+    right = _normal(count)
+    other, before = right * (1 + 1e-5), right + _normal(count, seed=2)
+    with _Largest(right, other, before) as seen:
+        if rule == "tolerance":
+            verdict = compare(other, right, 1e-3)
+        else:
+            verdict = compare_cosine(other, right, 0.98, before if rule == "change" else None)
+    assert verdict.ok, verdict.message
+    assert 0 < seen.most <= 8 * chunk  # in double precision; the whole has 4 MiB in single
+
+
+def test_integers_are_compared_within_a_byte_each() -> None:
+    one, other = torch.zeros(1 << 16, dtype=torch.int64), torch.ones(1 << 16, dtype=torch.int64)
+    with _Largest(one, other) as seen:
+        assert not compare(one, other, 0.5).ok
+    assert seen.most <= 1 << 16
+
+
+def test_an_eight_bit_tolerance_is_no_sixteen_bit_ones() -> None:
+    stated = {"float8_e4m3fn": 0.9}
+    assert tolerance_for(torch.bfloat16, stated) == 1e-2
+    assert tolerance_for(torch.float8_e4m3fn, stated) == 0.9
+    assert not compare((right := _normal(1000).bfloat16()) * 1.5, right, tolerance_for(right.dtype, stated)).ok
