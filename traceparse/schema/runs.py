@@ -64,7 +64,7 @@ spend_basis: str? reported, scaled or estimated
 cost_usd: f64? list-price equivalent of the run's tokens
 price_basis: str? dated price list and which output figure it priced
 cost_low_usd: f64? lower end where the cache split, the tier or the price is not known exactly; the output priced is price_basis's
-cost_high_usd: f64? upper end of the same; null where the output is only estimated, since that is a floor
+cost_high_usd: f64? upper end of the same; null where output or prompt counts are only known to be at least so many
 score: f64? last official score whose kernel version passes its check
 score_metric: str? peak_fraction or speedup
 best_score: f64? best such score
