@@ -284,7 +284,7 @@ def test_a_version_of_which_nothing_is_known_never_has_the_text_before() -> None
     run = RunBuilder().write(SOLUTION, A).edit(SOLUTION, "x = 1", "x = 2\n" + CUT)
     first, second = rows(run)
     assert (first["content"], first["complete"]) == (A, True)
-    assert (second["content"], second["n_lines"], second["n_bytes"], second["sha256"]) == (None, 0, 0, None)
+    assert (second["content"], second["n_lines"], second["n_bytes"], second["sha256"]) == (None, None, None, None)
     assert (second["complete"], second["framework"]) == (False, "triton")  # an edit leaves its file in its framework
     with pytest.raises(UsageError, match=r"no text of solution\.py as of version 1"):
         final_files(replay(run.frames()))

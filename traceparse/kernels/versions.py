@@ -240,7 +240,7 @@ def _columns(trace_id: str, rows: list[_Row]) -> dict[str, list[Any]]:
         )
         # An empty part of a text is nothing known of it; an empty whole is a file that was emptied.
         shown = text if row.known and (text or row.complete) else None
-        encoded = (shown or "").encode("utf-8", "replace")
+        encoded = shown.encode("utf-8", "replace") if shown is not None else None
         values = {
             "trace_id": trace_id,
             "version": index,
@@ -253,9 +253,9 @@ def _columns(trace_id: str, rows: list[_Row]) -> dict[str, list[Any]]:
             "op": row.change.op,
             "design": design,
             "framework": framework,
-            "n_lines": len((shown or "").splitlines()),
-            "n_bytes": len(encoded),
-            "sha256": hashlib.sha256(encoded).hexdigest() if row.complete and text is not None else None,
+            "n_lines": len(shown.splitlines()) if shown is not None else None,
+            "n_bytes": len(encoded) if encoded is not None else None,
+            "sha256": hashlib.sha256(encoded).hexdigest() if row.complete and encoded is not None else None,
             "complete": row.complete and text is not None,
             "content": shown,
             "parent_version": versions.get(row.parent.number) if row.parent is not None else None,

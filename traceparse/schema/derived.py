@@ -20,8 +20,8 @@ is_sidecar: bool a file that the submitted one loads
 op: str write, edit, patch, shell or revert
 design: i64? which design of the run (0-based)
 framework: str ptx, cutlass, wmma, cuda, triton, cute-dsl, torch or unknown
-n_lines: i64 lines of the text known
-n_bytes: i64 bytes of the text known
+n_lines: i64? lines of the text, where any is known
+n_bytes: i64? bytes of the text, where any is known
 sha256: str? of the text, where it is whole
 complete: bool the text is whole
 content: str? the text, where any is known
