@@ -1,7 +1,8 @@
 """Known faults of tools that run and score GPU kernels: where each is tested, and what of them nothing here can show.
 
 The faults are public reports against kernel graders. A row of their table is named by words of its own, and by several
-where several tests hold its right behaviour. The tests themselves stand beside what they test.
+where several tests hold its right behaviour. The tests themselves stand beside what they test; one that is expected to
+fail says in its reason what is still lacking.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ TESTED = {
     "timer outside candidate's reach": f"{TRUST}::test_our_own_functions_are_watched_too",
     "replayed cache": f"{BATTERY}::test_outcome_and_proof",
     "lazy subclass": f"{TRUST}::test_a_result_that_computes_when_it_is_copied_is_kept_and_told_as_what_it_is",
-    "one shape driven to ~0": f"{FIGURES}::test_one_shape_in_no_time_does_not_lift_the_mean",
-    "per-shape floor": f"{FIGURES}::test_one_shape_in_no_time_is_no_kernel_that_ran",
+    "one shape driven to ~0": f"{FIGURES}::test_one_shape_in_no_time_is_no_kernel_that_ran",
+    "per-shape floor": f"{FIGURES}::test_one_shape_in_no_time_does_not_lift_the_mean",
     "one launch serves 15 timed calls": f"{BATTERY}::test_outcome_and_proof_of_the_timed",
     "per-call sync, event and check": f"{BORDERS}::test_one_idle_call_among_many_is_enough",
     "graph timing had no flush": f"{GPU}::test_a_copy_is_slower_after_our_flush_which_is_not_counted",
