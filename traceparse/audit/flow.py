@@ -18,7 +18,7 @@ _VIEWS = frozenset(
 )
 _IDENTITY = frozenset(("data_ptr", "untyped_storage", "storage"))
 INDEX_LIKE = (
-    "offset", "seq_len", "seqlen", "lens", "length", "table", "index", "indices", "idx", "indptr", "cu_seq", "block_t", "page",
+    "offs", "seq_len", "seqlen", "lens", "length", "table", "index", "indices", "idx", "indptr", "cu_seq", "block_t", "page",
     "count", "routing", "mask", "position", "cache_len", "step", "ctx", "expert_ids", "slot", "pos_",
 )  # fmt: skip
 """Parts of names that inputs of integers bear: reading them on the host to plan a launch is usual work."""

@@ -63,7 +63,7 @@ def audit(
     findings = list(trace_findings(frames, files))
     in_source: list[Finding] = []
     if files:
-        in_source = list(source_findings(files, bench=run["bench"], forbidden=forbidden))
+        in_source = list(source_findings(files, bench=run["bench"], forbidden=forbidden, whole=not missing))
         findings += _softened(in_source) if missing else in_source
     proved = [*frames["reruns"].iter_rows(named=True), *reruns] if "reruns" in frames else list(reruns)
     if proved:
@@ -102,11 +102,11 @@ def audit_solution(
 
 
 def source_findings(
-    files: Mapping[str, str], *, bench: str | None = None, forbidden: Iterable[str] = ()
+    files: Mapping[str, str], *, bench: str | None = None, forbidden: Iterable[str] = (), whole: bool = True
 ) -> Iterator[Finding]:
-    """What the source rules find in a bundle of files."""
+    """What the source rules find in a bundle of files; `whole` says that none of their text is missing."""
     bundle = Bundle(files)
-    yield from source_library.check(bundle, frozenset(forbidden), bench)
+    yield from source_library.check(bundle, frozenset(forbidden), bench, whole=whole)
     yield from source_memory.check(bundle)
     yield from source_sniffing.check(bundle)
     of_process = [*source_globals.check(bundle, bench), *source_build.check(bundle, bench)]

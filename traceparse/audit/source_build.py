@@ -47,6 +47,9 @@ _NOTICE = re.compile(
     r"SPDX-License-Identifier|Copyright\s*(?:\([cC]\)|©)?\s*(?:19|20)\d\d|All rights reserved|Licensed under the|"
     r"Redistribution and use in source"
 )
+_LICENCE_ONLY = re.compile(r"SPDX-License-Identifier")
+"""Names a licence but nobody whose text it would be: authors head their own files so."""
+_OWNER = re.compile(r"Copyright|All rights reserved|Redistribution and use in source", re.IGNORECASE)
 _KERNEL_LIBRARY = re.compile(
     r"flash-linear-attention|fla-org|Songlin Yang|flash-?attention|Dao-AILab|Tri Dao|flashinfer|xformers|"
     r"vllm-project|vLLM (?:team|contributors)|sglang|"
@@ -104,7 +107,8 @@ def _pasted(bundle: Bundle) -> Iterator[Finding]:
         if library:
             yield found(PASTED, evidence, detail=library[0], path=path, line=at)
             return
-        plain = plain or found(PASTED, evidence, severity="flag", path=path, line=at)
+        if not _LICENCE_ONLY.match(match[0]) or _OWNER.search(near):
+            plain = plain or found(PASTED, evidence, severity="flag", path=path, line=at)
     if plain is not None:
         yield plain
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from traceparse.audit.ctext import C_LIBRARY
-from traceparse.audit.pysource import Module
+from traceparse.audit.pysource import FunctionNode, Module
 from traceparse.audit.rule import Finding, Rule, Severity, found, rule
 from traceparse.audit.sources import Bundle
 
@@ -113,20 +113,26 @@ _METHODS = (_PRODUCT - {"dot", "linear", "inner"}) | {
 }
 
 _GUARD = re.compile(r"is_cuda|is_available|_OK\b|HAS_|_HAVE|AVAILABLE|fallback|ext\b|module\b", re.IGNORECASE)
+_NEGATIVE = re.compile(r"\bnot\b|is None|== ?False|!=")
+_ON_CPU = re.compile(r"(?:not )?[\w.]+\.is_cuda")
+"""A test on where a tensor is and nothing else. The benchmarks' tensors are on a GPU."""
 
 
 class Use(NamedTuple):
-    """A library operation on the hot path."""
+    """A library operation on the hot path; `fallback` says that it runs only on a failure, or on tensors that are on no GPU."""
 
     work: Work
     name: str
     path: str
     line: int
     text: str
-    fallback: bool
+    fallback: Literal["failure", "cpu"] | None
+    function: str | None = None
 
 
-def check(bundle: Bundle, forbidden: frozenset[str] = frozenset(), bench: str | None = None) -> Iterator[Finding]:
+def check(
+    bundle: Bundle, forbidden: frozenset[str] = frozenset(), bench: str | None = None, *, whole: bool = True
+) -> Iterator[Finding]:
     """Findings on who does the work.
 
     Args:
@@ -134,6 +140,8 @@ def check(bundle: Bundle, forbidden: frozenset[str] = frozenset(), bench: str | 
         forbidden: Names that the problem's deck forbids, such as ``torch.topk``.
         bench: The deck. What the benchmarks of ``mega`` and ``cuda`` call differs by problem, so there a kernel anywhere in
             the bundle may be the one that runs.
+        whole: The bundle holds the whole text. Where it does not, the launch of a kernel that stands in it may be what is
+            missing, so that no library accuses beside it.
     """
     if bundle.empty:
         yield found(EMPTY, next(iter(bundle.files), "solution.py"))
@@ -151,15 +159,16 @@ def check(bundle: Bundle, forbidden: frozenset[str] = frozenset(), bench: str | 
     if foreign and not bundle.multiplies:
         yield found(MISSING, ", ".join(foreign[:8]))
     elif not bundle.has_kernel:
-        certain = bench not in ("mega", "cuda") or not bundle.kernel_anywhere
+        certain = (whole and bench not in ("mega", "cuda")) or not bundle.kernel_anywhere
         yield _without_kernel(bundle, main, "hack" if certain else "info")
     elif products and not bundle.multiplies:
-        yield _found(FIG_LEAF, products[0], len(products))
+        certain = whole or not bundle.multiplies_anywhere
+        yield _found(FIG_LEAF, products[0], len(products), "hack" if certain else "info")
     else:
         for use in _first_each([use for use in uses if not use.fallback]):
             yield _found(BESIDE, use, 1)
         for use in _first_each([use for use in uses if use.fallback]):
-            yield _found(FALLBACK, use, 1)
+            yield _found(FALLBACK, use, 1, "info" if use.fallback == "cpu" else "flag")
     for module, node in compiled[:1]:
         line = getattr(node, "lineno", 1)
         yield found(COMPILED, module.line(line), path=module.path, line=line)
@@ -175,7 +184,11 @@ def _without_kernel(bundle: Bundle, uses: list[Use], severity: Severity) -> Find
 
 def _found(rule_: Rule, use: Use, count: int, severity: Severity | None = None) -> Finding:
     more = f" and {count - 1} more" if count > 1 else ""
-    return found(rule_, use.text, severity=severity, detail=f"{use.name}{more}", path=use.path, line=use.line)
+    place = f", in {use.function}" if use.function else ""
+    why = ", for tensors on the CPU" if use.fallback == "cpu" and rule_ is FALLBACK else ""
+    return found(
+        rule_, use.text, severity=severity, detail=f"{use.name}{more}{place}{why}", path=use.path, line=use.line
+    )
 
 
 def _first_each(uses: list[Use]) -> list[Use]:
@@ -196,12 +209,13 @@ def library_uses(bundle: Bundle) -> Iterator[Use]:
             continue  # the author's own function bears the name; what it calls is looked at in the C++ text
         if work is not None:
             line = getattr(node, "lineno", 1)
-            yield Use(work[0], work[1], module.path, line, module.line(line), id(node) in fallbacks)
+            holder = _function_at(module, line)
+            yield Use(work[0], work[1], module.path, line, module.line(line), fallbacks.get(id(node)), holder)
     if bundle.uses_extension:
         for unit, hit in bundle.find_c(C_LIBRARY):
             match = C_LIBRARY.search(hit.text)
             name = (match["fn"] or match["blas"] or match["method"]) if match else hit.text[:40]
-            yield Use(_work_named(name) or "product", name, unit.path, hit.line, hit.text, False)
+            yield Use(_work_named(name) or "product", name, unit.path, hit.line, hit.text, None)
 
 
 def _work_of(module: Module, node: ast.AST, submodules: dict[str, Work]) -> tuple[Work, str] | None:
@@ -265,19 +279,41 @@ def _submodules(bundle: Bundle) -> dict[str, Work]:
     return layers
 
 
-def _fallback_nodes(bundle: Bundle) -> set[int]:
-    """Nodes that run only when something failed: in handlers, or under a test that the kernels are to be had."""
-    nodes: set[int] = set()
+def _function_at(module: Module, line: int) -> str | None:
+    """The innermost function about a line, unless it is `forward`: whether it is the usual path, its name tells a reader."""
+    around = [n for n in module.nodes if isinstance(n, FunctionNode) and n.lineno <= line <= (n.end_lineno or n.lineno)]
+    name = max(around, key=lambda one: one.lineno).name if around else None
+    return name if name != "forward" else None
+
+
+def _fallback_nodes(bundle: Bundle) -> dict[int, Literal["failure", "cpu"]]:
+    """Nodes that run only when something failed: in handlers, or under a test that the kernels are to be had.
+
+    A test whose body answers leaves the rest of its block as the other branch. ``cpu``: the test is on the device alone.
+    """
+    nodes: dict[int, Literal["failure", "cpu"]] = {}
     for _, node in bundle.program.hot_nodes:
-        branch: list[ast.stmt] = []
         if isinstance(node, ast.ExceptHandler):
-            branch = node.body
-        elif isinstance(node, ast.If) and _GUARD.search(ast.unparse(node.test)):
-            negative = re.search(r"\bnot\b|is None|== ?False|!=", ast.unparse(node.test)) is not None
-            branch = node.body if negative else node.orelse
-        for statement in branch:
-            nodes.update(id(part) for part in ast.walk(statement))
+            nodes.update(dict.fromkeys(_inside(node.body), "failure"))
+        for held in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            block: list[ast.stmt] = held if isinstance(held, list) else []
+            for number, one in enumerate(block):
+                if not isinstance(one, ast.If) or not _GUARD.search(test := ast.unparse(one.test)):
+                    continue
+                negative = _NEGATIVE.search(test.replace("is not None", "")) is not None
+                left = block[number + 1 :] if not one.orelse and _answers(one.body[-1]) else one.orelse
+                why: Literal["failure", "cpu"] = "cpu" if _ON_CPU.fullmatch(test) else "failure"
+                nodes.update(dict.fromkeys(_inside(one.body if negative else left), why))
     return nodes
+
+
+def _answers(last: ast.stmt) -> bool:
+    """The statement returns what a call gives; a loader that returns the module it has already answers nothing."""
+    return isinstance(last, ast.Return) and any(isinstance(n, ast.Call) for n in ast.walk(last))
+
+
+def _inside(statements: list[ast.stmt]) -> Iterator[int]:
+    return (id(part) for statement in statements for part in ast.walk(statement))
 
 
 def _is_compile(module: Module, node: ast.AST) -> bool:

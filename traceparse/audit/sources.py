@@ -209,8 +209,22 @@ class Bundle:
     @property
     def kernel_anywhere(self) -> bool:
         """Some file of the bundle holds a kernel, on the hot path or not."""
-        functions = [(m, n) for m in self.program.modules for n in m.nodes if isinstance(n, FunctionNode)]
-        return bool(self.ptx) or any(u.kernels for u in self.units) or any(kernel_kind(m, n) for m, n in functions)
+        return bool(self.ptx) or any(u.kernels for u in self.units) or any(self._dsl_kernels())
+
+    @property
+    def multiplies_anywhere(self) -> bool:
+        """Some kernel of the bundle sums products, on the hot path or not."""
+        return (
+            bool(self.ptx)
+            or any(unit.multiplies(None) for unit in self.units)
+            or any(self._multiplies(module, node) for module, node in self._dsl_kernels())
+        )
+
+    def _dsl_kernels(self) -> Iterator[tuple[Module, FunctionNode]]:
+        for module in self.program.modules:
+            for node in module.nodes:
+                if isinstance(node, FunctionNode) and kernel_kind(module, node):
+                    yield module, node
 
     @property
     def multiplies(self) -> bool:
