@@ -129,6 +129,6 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(one)
 
 
-def around(text: str, start: int, end: int, room: int = 120) -> str:
-    """A match with what stands about it, on one line."""
-    return " ".join(text[max(0, start - room) : end + room].split())
+def around(text: str, start: int, end: int, room: int = 120, *, after: int | None = None) -> str:
+    """A match on one line, with `room` characters of what stands before it and `after` (as many by default) behind it."""
+    return " ".join(text[max(0, start - room) : end + (room if after is None else after)].split())
