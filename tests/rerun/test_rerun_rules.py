@@ -76,7 +76,9 @@ def test_a_tolerance_under_a_name_that_is_no_output_dtype_is_left_out(tmp_path: 
     deck = make_deck(
         tmp_path, problem_yaml="tolerance: {bfloat16: 0.2, fp8_e4m3fn: 0.9, 'torch.float16': {atol: 1.0, rtol: 0.1}}\n"
     )
-    assert find_problem(deck, "01_x").tolerance == {"bfloat16": 0.2, "float16": 0.1}
+    problem = find_problem(deck, "01_x")
+    assert problem.tolerance == {"bfloat16": 0.2, "float16": 0.1}
+    assert problem.unapplied_tolerances == ["fp8_e4m3fn"]
 
 
 def test_a_missing_problem_names_those_that_are_there() -> None:

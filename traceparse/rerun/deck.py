@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,9 @@ CONTEXT_KEYS = ("context_len", "ctx_len", "context", "ctx")
 
 _NEEDED = ("reference.py", "shapes.py", "problem.yaml")
 _IGNORED = {"__pycache__", "solution.py", "framework.txt"}
+
+_DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+_LIKE_A_DTYPE = re.compile(r"(?:torch\.)?(?:fp|bf|float|half|double|u?int)\w*$")
 
 
 @dataclass(frozen=True)
@@ -124,14 +128,19 @@ class Problem:
     def tolerance(self) -> dict[str, float]:
         """Tolerance by output dtype (``bfloat16``); names that are no dtype of torch (``fp8_e4m3fn``) never applied and are left out."""
         stated = self.meta.get("tolerance") or {}
-        known = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
         found = {}
         for key, value in stated.items():
             name = str(key).removeprefix("torch.")
             value = value.get("rtol", 0.0) if isinstance(value, dict) else value
-            if name in known:
+            if name in _DTYPES:
                 found[name] = float(value)
         return found
+
+    @property
+    def unapplied_tolerances(self) -> list[str]:
+        """Names in the deck's tolerance that mean a dtype but name none of torch's (``fp8_e4m3fn``): they never applied."""
+        stated = [str(key) for key in self.meta.get("tolerance") or {}]
+        return [key for key in stated if key.removeprefix("torch.") not in _DTYPES and _LIKE_A_DTYPE.match(key)]
 
     @property
     def perf_trials(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from traceparse.rerun.deck import Problem
 from traceparse.rerun.deckoutput import read_benchmark
-from traceparse.rerun.gates import Proofs, judge_launches, judge_proofs, judge_timing
+from traceparse.rerun.gates import Proofs, is_impossible, judge_launches, judge_proofs, judge_timing
 from traceparse.rerun.hardware import Gpu, gpus, missing_tools, slowdown_note
 from traceparse.rerun.locks import DeviceLock
 from traceparse.rerun.outcome import (
@@ -32,7 +32,7 @@ from traceparse.rerun.stage import Event, StageResult
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Limits, Workplace
 
-RULES = "11"
+RULES = "12"
 """Version of the rules; results kept under another one are run again."""
 
 Step = Callable[..., None]
@@ -149,6 +149,9 @@ class _Run:
                 "called in a way of the deck's own: only the deck's scripts ran, neither our proofs nor our clock"
             )
             result.notes.append(result.message)
+        if names := problem.unapplied_tolerances:
+            text = f"the deck's tolerance for {', '.join(names)} names no dtype of torch and never applies; others hold instead"
+            result.notes.append(text)
         if strict:
             self.step("strict")
             stage = self.place.strict(self._told("strict"))
@@ -345,7 +348,8 @@ class _Run:
                     shape.baseline_ms = self.baselines[at].best_ms
                     shape.speedup = shape.baseline_ms / timing.best_ms if timing.best_ms > 0 else None
             ms = shape.median_ms
-            if ms and self.plan.gpu is not None:
+            # A time that cannot be is shown, but makes no fraction, and so no score.
+            if ms and self.plan.gpu is not None and not is_impossible(ms, self._least_ms(at)):
                 shape.peak_fraction = problem.fraction(at, result.board_gpu, ms)
                 shape.peak_fraction_local = problem.fraction(at, result.gpu_key, ms)
                 ceiling = problem.ceiling(at, result.board_gpu)
