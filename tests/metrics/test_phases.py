@@ -11,6 +11,7 @@ import pytest
 import yaml
 from phase_story import Story, kernel
 
+from traceparse.metrics.changes import work
 from traceparse.metrics.phases import segment
 from traceparse.tables import check, empty
 
@@ -88,6 +89,30 @@ def test_a_second_design_that_is_dropped_is_writing() -> None:
     story.write("solution.py", kernel("first"), op="revert")
     story.write("solution.py", "block = 32", op="edit")
     assert "".join(_phases(story)) == "pwwttwwtt"
+
+
+def _hunk(text: str, replaced: int) -> str:
+    """A rewrite as a log shows it that keeps only what changed: one hunk in place of so many lines."""
+    return f"@@ -1,{replaced} +1,{text.count(chr(10)) + 1} @@\n{text}"
+
+
+@pytest.mark.parametrize(("new_lines", "phases", "designs"), [(0, "pwwtwwt", 2), (3, "pwwtwwt", 2), (4, "pwwtwww", 3)])
+def test_a_rewrite_of_lines_known_before_takes_an_earlier_text_up_again(
+    new_lines: int, phases: str, designs: int
+) -> None:
+    """The hunk shows the 30 lines of the first kernel's body, the last ones replaced: 3 new of 30 are a tenth, 4 are more."""
+    story = Story()
+    _read(story)
+    story.write("solution.py", kernel("first"))
+    story.check(True)
+    story.write("solution.py", "first_block = 64", op="edit")
+    story.write("solution.py", _hunk(kernel("second"), 33))
+    story.check(False)
+    kept = kernel("first").split("\n")[3 : 33 - new_lines]  # the body alone: a kernel's name would tell by itself
+    fresh = [f"    other_value_{n} = tl.load(y_ptr + {n})" for n in range(new_lines)]
+    story.write("solution.py", _hunk("\n".join([*kept, *fresh]), 33))
+    assert "".join(_phases(story)) == phases
+    assert sum(change.design is not None for change in work(story.frames()).changes) == designs
 
 
 def test_a_second_design_that_passes_opens_and_closes_its_own_segment() -> None:

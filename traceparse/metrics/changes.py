@@ -27,6 +27,10 @@ REWRITE_SHARE = 0.5
 CARRIED_LINES = 5
 """Lines of a scratch kernel that stand in the design after it: fewer are the common phrases of the language."""
 
+TAKEN_UP_SHARE = 0.9
+"""Of the code lines that a rewrite shows, those that the solution held before: from this share on it is no new design, but an
+earlier text taken up again (a log that shows rewrites as hunks does not show which)."""
+
 _SOLUTION = "solution.py"
 _SOURCES = (".py", ".cu", ".cuh", ".cpp", ".cc", ".h", ".hpp", ".ptx")
 _DECK = frozenset(("reference.py", "check.py", "benchmark.py", "sota.py", "shapes.py", "baseline.py", "problem.yaml"))
@@ -170,6 +174,7 @@ class _Designs:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
+        self._lines: set[str] = set()
         self._numbers: set[int] = set()
         self._current: set[str] = set()
         self._number: int | None = None
@@ -208,6 +213,9 @@ class _Designs:
         names = kernel_names(new)
         fresh = {name: size for name, size in names.items() if name not in self._names}
         older = set(self._names) - self._current
+        shown = code_lines(new)
+        known = len(shown & self._lines)
+        self._lines |= shown | code_lines(context) | code_lines((row and row["content"]) or "")
         self._names |= set(names) | set(kernel_names(context)) | set(kernel_names((row and row["content"]) or ""))
         framework = row["framework"] if row and row["framework"] != "unknown" else self.framework
         number = row["design"] if row else self._number
@@ -231,6 +239,8 @@ class _Designs:
             self._current = set(fresh)
             return f"a new kernel, {max(fresh, key=lambda name: fresh[name])}", False
         if other or _rewritten(row, new) >= REWRITE_SHARE:
+            if known >= max(CARRIED_LINES, TAKEN_UP_SHARE * len(shown)):
+                return None, True
             return "a rewrite of most of the file", False
         return None, False
 
