@@ -1,4 +1,4 @@
-"""Figures of kernels run again: measured against published, who decides the time, the roof. Computes nothing.
+"""Figures of kernels run again: measured against published, who decides the time, the roof. Computes no figure; lays lines out.
 
 Frames come from `traceparse.report.views`.
 """
