@@ -84,7 +84,7 @@ def bands() -> pl.DataFrame:
 
 
 def version_rows() -> pl.DataFrame:
-    row = {"cum_spend_tokens": 40, "t_s": 30.0, "turn": 1, "solution_version": 1, "framework": "cuda", "design": 0, "op": "write",
+    row = {"cum_spend_tokens": 40, "t_s": 30.0, "turn": 1, "version": 1, "framework": "cuda", "design": 0, "op": "write",
            "n_lines": 9, "opens": True}  # fmt: skip
     return pl.DataFrame([row])
 

@@ -262,7 +262,7 @@ def test_numbers_read_as_people_write_them() -> None:
     assert [score(0.254), score(18.7, "speedup"), score(None)] == ["0.2540", "18.70×", "–"]
     assert [percent(n) for n in (None, 0, 0.005, 0.47)] == ["–", "0%", "0.5%", "47%"]
     assert [usd(n) for n in (None, 0, 0.001, 16.14)] == ["–", "$0.00", "<$0.01", "$16.14"]
-    assert [duration(n) for n in (None, 12.5, 125, 9210)] == ["–", "12.5 s", "2 min 05 s", "2 h 33 min"]
+    assert [duration(n) for n in (None, 12.5, 125, 9210)] == ["–", "12.5 s", "2 min 05 s", "2 h 34 min"]
     assert cut("abcdef\nghij\nkl", 12) == ("abcdef\nghij", 3)
     assert cut("abc", 3) == ("abc", 0)
 

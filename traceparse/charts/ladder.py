@@ -40,7 +40,7 @@ def ladder_in_phases(
     """
     low, high, at, unit = _SPAN[over]
     band_columns = ("segment", "phase", low, high, "evidence")
-    version_columns = (at, "turn", "solution_version", "framework", "design", "op", "n_lines", "opens")
+    version_columns = (at, "turn", "version", "framework", "design", "op", "n_lines", "opens")
     source(bands.head(0), *band_columns)
     source(versions.head(0), *version_columns)
     if roi.drop_nulls(over).is_empty():
@@ -67,7 +67,7 @@ def ladder_in_phases(
     )
     base = alt.Chart(source(versions, *version_columns)).transform_calculate(at=f"datum.{at} / {unit}")
     tips = [
-        alt.Tooltip("solution_version:Q", title="version"),
+        alt.Tooltip("version:Q"),
         alt.Tooltip("op:N"),
         alt.Tooltip("framework:N"),
         alt.Tooltip("design:Q"),
@@ -119,7 +119,7 @@ def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
         "delta_best",
         "delta_spend_tokens",
         "framework",
-        "solution_version",
+        "kernel_version",
         "score",
         "change_basis",
     )
@@ -141,7 +141,7 @@ def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
                 alt.Tooltip("delta_best:Q", title="gain", format=".4~f"),
                 alt.Tooltip("delta_spend_tokens:Q", title="tokens since the step before", format=","),
                 alt.Tooltip("framework:N"),
-                alt.Tooltip("solution_version:Q", title="version"),
+                alt.Tooltip("kernel_version:Q", title="version"),
                 alt.Tooltip("score:Q", format=".4~f"),
                 alt.Tooltip("changed:N", title="kernel changed"),
             ],

@@ -125,7 +125,8 @@ _WORDS = {
     "ladder": (
         "Score over spend",
         "Each mark is one official benchmark, the line the best so far that passes its check; the bands are the phases, the "
-        "ticks the versions of the solution; the version in a label is the solution version of the table below. "
+        "ticks the versions of the solution. A ? stands at a gain that may be scatter: the log cut a call that may have changed "
+        "the kernel. "
         f"Flat stretches are spend that bought nothing. {_LINK}",
     ),
     "ladder-time": (

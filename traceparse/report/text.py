@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from traceparse.metrics.durations import duration as lasting
+
 _UNKNOWN = "–"
 # Controls but tab and newline; C1; zero-width and direction marks; line and paragraph separators; byte-order mark; non-characters.
 _HIDDEN = re.compile(
@@ -74,13 +76,7 @@ def usd(value: float | None) -> str:
 
 def duration(value: float | None) -> str:
     """Seconds as a person says them."""
-    if value is None:
-        return _UNKNOWN
-    minutes, seconds = divmod(round(value), 60)
-    hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s" if minutes else f"{value:.3g} s"
-    )
+    return _UNKNOWN if value is None else lasting(value)
 
 
 def cut(text: str, limit: int) -> tuple[str, int]:

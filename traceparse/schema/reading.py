@@ -46,7 +46,7 @@ thinking_hidden: bool thinking took place but the provider withheld its text
 n_tool_calls: i64 calls in this turn
 silent: bool no text for a reader
 activity: str? what the turn did (orient … report)
-phase: str? profiling, writing, tuning or closing
+phase: str? profiling, writing, tuning or closing; null in a session about no kernel
 """,
 )
 

@@ -53,13 +53,13 @@ def versions(kernels: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
         turns: Rows of the table ``turns`` of the same run.
 
     Returns:
-        ``solution_version``, ``turn``, ``cum_spend_tokens``, ``t_s``, ``op``, ``framework``, ``design``, ``n_lines``, ``added_lines``,
-        ``removed_lines``, ``complete``, and ``opens``: the first version of its design.
+        ``version``, ``solution_version``, ``turn``, ``cum_spend_tokens``, ``t_s``, ``op``, ``framework``, ``design``, ``n_lines``,
+        ``added_lines``, ``removed_lines``, ``complete``, and ``opens``: the first version of its design.
     """
     placed = kernels.filter("is_solution").join(
         turns.select("turn", "cum_spend_tokens", "t_s"), on="turn", how="left", maintain_order="left"
     )
-    columns = ["solution_version", "turn", "cum_spend_tokens", "t_s", "op", "framework", "design", "n_lines", "added_lines",
+    columns = ["version", "solution_version", "turn", "cum_spend_tokens", "t_s", "op", "framework", "design", "n_lines", "added_lines",
                "removed_lines", "complete"]  # fmt: skip
     return placed.select(*columns, opens=pl.col("design").is_first_distinct() & pl.col("design").is_not_null())
 
