@@ -71,8 +71,10 @@ def table(name: str, found: list[dict[str, Any]]) -> Any:
     return frame(name, {key: [row.get(key) for row in found] for key in names}) if found else empty(name)
 
 
-def dataset(folder: Path, tables: dict[str, list[dict[str, Any]]], name: str = "invented") -> Dataset:
-    """A data set on disk with these rows."""
+def dataset(
+    folder: Path, tables: dict[str, list[dict[str, Any]]], name: str = "invented", *, analysed: bool = True
+) -> Dataset:
+    """A data set on disk with these rows, as a load with or without the analysis marks it."""
     folder.mkdir(parents=True, exist_ok=True)
     for key, found in tables.items():
         table(key, found).write_parquet(folder / f"{key}.parquet")
@@ -81,7 +83,7 @@ def dataset(folder: Path, tables: dict[str, list[dict[str, Any]]], name: str = "
         source="invented",
         name=name,
         code="0",
-        options={},
+        options={} if analysed else {"analysis": False},
         created="2026-07-02T00:00:00Z",
         traceparse="0.1.0",
         traces=[],

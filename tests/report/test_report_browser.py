@@ -205,3 +205,21 @@ def test_a_tip_explains_a_basis_inside_the_window(opened: Any) -> None:
     assert box[0] >= 0
     assert box[1] <= 390
     assert "o200k_base" in page.inner_text("#tip")
+
+
+def test_a_table_of_boards_takes_the_width_of_the_window(opened: Any) -> None:
+    page = opened("data", 1440).page
+    table = "document.querySelector('#boards .scroll')"
+    width, left = page.evaluate(f"[{table}.clientWidth, {table}.getBoundingClientRect().left]")
+    text = page.evaluate("document.querySelector('#boards h2').getBoundingClientRect().width")
+    assert text < width <= 1440
+    assert left == pytest.approx((1440 - width) / 2, abs=1)
+    assert opened("data", 390).page.evaluate(f"{table}.getBoundingClientRect().right") <= 390
+
+
+def test_figures_and_text_write_per_cent_alike(opened: Any) -> None:
+    shares = opened("data").page.evaluate(
+        "[...document.querySelectorAll('#coverage text')].map(t => t.textContent).filter(t => t.includes('%'))"
+    )
+    assert "100\u00a0%" in shares
+    assert all(share.endswith("\u00a0%") for share in shares)

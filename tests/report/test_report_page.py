@@ -116,7 +116,7 @@ def test_the_first_screen_says_who_leads_at_what_spend_and_how_sure(pages: dict[
         "alpha leads",
         "07_w4a16_gemm",
         "0.4000",
-        "1k estimated",
+        "1k tokens estimated",
         "1.75k",
         "ahead of beta 0.3000",
         "one above set aside",
@@ -132,7 +132,7 @@ def test_the_figures_of_the_run_page_are_those_of_the_tables(pages: dict[str, st
     for fact in (
         "Scored 0.4000",
         "Spent 1,000 output tokens",
-        "over 3 turns, 67% of them silent",
+        "over 3 turns, 67 % of them silent",
         "2, 1 with an error",
         "exit 1",
     ):
@@ -260,7 +260,7 @@ def test_numbers_read_as_people_write_them() -> None:
     ]
     assert [count(n) for n in (None, 1234567)] == ["–", "1,234,567"]
     assert [score(0.254), score(18.7, "speedup"), score(None)] == ["0.2540", "18.70×", "–"]
-    assert [percent(n) for n in (None, 0, 0.005, 0.47)] == ["–", "0%", "0.5%", "47%"]
+    assert [percent(n) for n in (None, 0, 0.005, 0.47)] == ["–", "0\u00a0%", "0.5\u00a0%", "47\u00a0%"]
     assert [usd(n) for n in (None, 0, 0.001, 16.14)] == ["–", "$0.00", "<$0.01", "$16.14"]
     assert [duration(n) for n in (None, 12.5, 125, 9210)] == ["–", "12.5 s", "2 min 05 s", "2 h 34 min"]
     assert cut("abcdef\nghij\nkl", 12) == ("abcdef\nghij", 3)

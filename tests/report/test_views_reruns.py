@@ -170,3 +170,12 @@ def test_every_figure_draws_from_nothing_too() -> None:
             charts.rerun_roofline(points, roofs),
         ):
             assert figure.to_dict()["layer"]
+
+
+def test_a_kernel_carries_the_remarks_on_its_figures() -> None:
+    wide = "the interval of the median is wider than 10 %"
+    notes = f"why\nshape 0: {wide}\nclocks held down\nshape 2: {wide}\nshape 2: {wide}"
+    (noted,) = views.rerun_kernels(table(rerun(0, 0, notes=notes, message="why"))).to_dicts()
+    assert noted["notes"] == f"shapes 0, 2: {wide}\nclocks held down"
+    (silent,) = views.rerun_kernels(table(rerun(0, 0, notes="why", message="why"))).to_dicts()
+    assert silent["notes"] is None

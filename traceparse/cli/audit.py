@@ -12,6 +12,7 @@ from traceparse.cli.app import DATA, FMT, cli
 from traceparse.cli.deck import deck_folder, deck_option
 from traceparse.cli.printing import print_note, print_rows
 from traceparse.cli.progress import bar
+from traceparse.cli.unanalysed import how_to_get_it, is_left_out
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -53,6 +54,11 @@ def audit(
     problems = deck_folder(deck) if deck is not None else None
     with _progress() as report:
         findings = audit_dataset(loaded, wanted, deck=problems, solutions=solutions, progress=report)
+    left_out = is_left_out(loaded)
+    if left_out:
+        print_note(
+            f"only the raw trace was audited: the load left kernels, scores and clock out; {how_to_get_it(loaded)}"
+        )
     if annotations is not None:
         audited = (
             loaded.runs
@@ -72,7 +78,8 @@ def audit(
     if fmt == "table":
         tally = shown.group_by("severity").len().sort("severity").rows()
         text = ", ".join(f"{count} {name}" for name, count in tally) or "nothing"
-        print_note(f"{text} at {severity} or graver; all {findings.height} findings: traceparse show findings")
+        where = " in the raw trace" if left_out else ""
+        print_note(f"{text} at {severity} or graver{where}; all {findings.height} findings: traceparse show findings")
 
 
 @contextmanager

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from traceparse.cli.app import DATA, FMT, cli
-from traceparse.cli.printing import print_rows
+from traceparse.cli.printing import print_note, print_rows
+from traceparse.cli.unanalysed import need_analysis
 from traceparse.errors import SourceError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from traceparse.dataset import Dataset
 
 VERSION = click.option(
     "--kernel-version", "version", type=click.IntRange(0), metavar="N", help="As of this version.  [default: the last]"
@@ -34,11 +41,13 @@ def list_versions(run: str, every: bool, fmt: str, data: Path | None) -> None:
 
     from traceparse.dataset import open as open_data
 
-    rows = open_data(data).run(run)["kernels"]
+    rows = _kernels(open_data(data), run)
     if not every:
         rows = rows.filter(pl.col("is_solution") | pl.col("is_sidecar"))
     print_rows(rows.select("version", "solution_version", "record", "path", "op", "design", "framework", "n_lines", "added_lines",
                            "removed_lines", "complete", "sha256"), fmt)  # fmt: skip
+    if not rows.height:
+        print_note("the trace shows no version of the solution" + ("" if every else "; --all lists other kernels"))
 
 
 @kernels.command()
@@ -58,7 +67,7 @@ def extract(run: str, version: int | None, out: Path | None, partial: bool, data
     from traceparse.kernels.bundle import check_name, join
     from traceparse.kernels.versions import final_files
 
-    rows = open_data(data).run(run)["kernels"]
+    rows = _kernels(open_data(data), run)
     solution = rows.filter("is_solution")
     # Failed, not misused: no other argument could change it.
     if rows["content"].null_count() == rows.height:
@@ -101,4 +110,16 @@ def diff(run: str, old: int, new: int, data: Path | None) -> None:
     from traceparse.dataset import open as open_data
     from traceparse.kernels.versions import diff as diff_versions
 
-    click.echo(printable_lines(diff_versions(open_data(data).run(run)["kernels"], old, new)), nl=False)
+    click.echo(printable_lines(diff_versions(_kernels(open_data(data), run), old, new)), nl=False)
+
+
+def _kernels(data: Dataset, run: str) -> pl.DataFrame:
+    """The versions of a run.
+
+    Raises:
+        UsageError: The name fits no run, or several.
+        StoreError: The load left the analysis out.
+    """
+    rows = data.run(run)["kernels"]
+    need_analysis(data, "kernels")
+    return rows

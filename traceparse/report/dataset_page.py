@@ -12,6 +12,7 @@ from traceparse.report import views
 from traceparse.report.page import Figure, render
 from traceparse.report.places import located
 from traceparse.report.views import findings
+from traceparse.schema.reasons import REASONS
 from traceparse.summary import summarise
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def dataset_page(data: Dataset, run_pages: Mapping[str, str] | None = None) -> s
         figures,
         title=data.manifest.name,
         manifest=data.manifest,
+        analysed=bool(data.manifest.options.get("analysis", True)),
         facts=summarise(data),
         tiles=_tiles(data, runs),
         headline=headline(runs, boards),
@@ -164,6 +166,7 @@ def _skipped(data: Dataset) -> dict[str, Any]:
     )
     return {
         "tally": tally,
+        "meanings": REASONS,
         "rows": rows.head(_SKIPPED_SHOWN).to_dicts(),
         "n": table.height,
         "unlisted": data.manifest.unlisted,
@@ -198,6 +201,7 @@ def _reruns(data: Dataset) -> dict[str, Any]:
     outcomes.sort(key=lambda row: order.index(row[0]) if row[0] in order else len(order))
     return {
         "kernels": kernels.to_dicts(),
+        "noted": kernels.drop_nulls("notes").to_dicts(),
         "gpus": kernels["gpu_name"].unique(maintain_order=True).to_list(),
         "boards_gpu": bool(kernels["outcome"].is_in(["reproduced", "differs"]).any()),
         "outcomes": [(outcome, n, views.OUTCOMES.get(outcome, "")) for outcome, n in outcomes],

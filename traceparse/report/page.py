@@ -28,6 +28,10 @@ _SCRIPT_CHARS = str.maketrans(
 )
 
 
+_LOCALE = {"number": {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": "\u00a0%"}}
+"""Numbers in figures as Vega writes them, but for the blank before the per cent sign that the text of the page has."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """A chart on a page.
@@ -50,7 +54,7 @@ class Figure:
     def json(self) -> str:
         """The spec, fit to stand in a script element."""
         spec = self.chart.to_dict()
-        spec["config"] = theme.config()
+        spec["config"] = theme.config() | {"locale": _LOCALE}
         spec["description"] = f"{self.title}. {self.reading}".rstrip()
         spec["autosize"] = {"contains": "padding"}
         return script_json(_by_variable(deeply_visible(spec)))

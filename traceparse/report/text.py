@@ -63,10 +63,10 @@ def score(value: float | None, metric: str | None = None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share in whole per cent, with a decimal below ten."""
+    """A share in whole per cent, with a decimal below ten; the blank before the sign breaks no line."""
     if value is None:
         return _UNKNOWN
-    return f"{value:.0%}" if abs(value) >= 0.0995 or value == 0 else f"{value:.1%}"
+    return f"{100 * value:.0f}\u00a0%" if abs(value) >= 0.0995 or value == 0 else f"{100 * value:.1f}\u00a0%"
 
 
 def usd(value: float | None) -> str:

@@ -14,13 +14,14 @@ import polars as pl
 
 from traceparse import facts
 from traceparse.formula import evaluate
+from traceparse.report.views.remarks import gathered
 from traceparse.rerun.gates import PROOFS
 from traceparse.rerun.outcome import REPRODUCED_WITHIN
 
 OUTCOMES: dict[str, str] = {
-    "reproduced": f"right, on the board's own GPU, and within {REPRODUCED_WITHIN:.0%} of the published score",
+    "reproduced": f"right, on the board's own GPU, and within {REPRODUCED_WITHIN * 100:.0f} % of the published score",
     "ran": "right, but on another GPU than the board's, or without a published score: the score is not confirmed, only the kernel",
-    "differs": f"right, on the board's own GPU, but more than {REPRODUCED_WITHIN:.0%} off the published score",
+    "differs": f"right, on the board's own GPU, but more than {REPRODUCED_WITHIN * 100:.0f} % off the published score",
     "fails_check": "the deck's check or one of our proofs fails; what it scored is shown, but does not count",
     "build_error": "it does not compile here",
     "arch_mismatch": "it is written for another GPU architecture than the one at hand",
@@ -96,7 +97,8 @@ def rerun_kernels(
         Columns ``name``, ``kernel``, ``problem``, ``framework``, ``gpu_name``, ``outcome``, ``gate_published``, ``gate_current``,
         ``gate_strict``, ``score`` (geometric mean over the shapes of the fraction of peak, or of the speed-up where the problem is
         scored by that; null unless every timed shape has one), ``published`` (as the board prints it, else the mean of its shapes),
-        ``n_shapes``, ``n_host_bound``, ``ratio`` (geometric mean of measured over published time), ``failed``, ``message``.
+        ``n_shapes``, ``n_host_bound``, ``ratio`` (geometric mean of measured over published time), ``failed``, ``message``,
+        ``notes`` (remarks on its figures beyond the message, one a line; null without any).
     """
     rows = []
     printed = {} if runs is None else dict(runs.select("trace_id", "board_score_rescaled").drop_nulls().iter_rows())
@@ -113,12 +115,13 @@ def rerun_kernels(
                 "ratio": _mean(timed["time_ratio"]),
                 "failed": ", ".join(name for name, _ in _failed(first["gates_json"])) or None,
                 "message": first["message"],
+                "notes": _notes(first["notes"], first["message"]),
             }
         )  # fmt: skip
     types = dict.fromkeys(("score", "published", "ratio"), pl.Float64) | dict.fromkeys(
         ("n_shapes", "n_host_bound"), pl.Int64
     )
-    names = (*_KERNEL_COLUMNS, "score", "published", "n_shapes", "n_host_bound", "ratio", "failed", "message")
+    names = (*_KERNEL_COLUMNS, "score", "published", "n_shapes", "n_host_bound", "ratio", "failed", "message", "notes")
     return pl.DataFrame(rows, schema={name: types.get(name, pl.String) for name in names}).sort(
         "problem", "score", "name", descending=[False, True, False], nulls_last=True
     )
@@ -276,6 +279,10 @@ def _gates(gates_json: str | None) -> dict[str, Any]:
 
 def _failed(gates_json: str | None) -> list[tuple[str, list[str]]]:
     return [(name, gate["evidence"]) for name, gate in _gates(gates_json).items() if gate["verdict"] == "fail"]
+
+
+def _notes(text: str | None, message: str | None) -> str | None:
+    return "\n".join(gathered(note for note in (text or "").split("\n") if note != message)) or None
 
 
 def _mean(values: pl.Series) -> float | None:

@@ -1,0 +1,73 @@
+"""What pages say in words where a figure is missing, was not looked for, or needs a remark."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invented_data import dataset, full, rows, run
+
+from traceparse.report import write_report
+from traceparse.schema.reasons import REASONS
+
+
+def text(folder: Path, tables: dict[str, list[dict[str, Any]]], *runs: str, analysed: bool = True) -> str:
+    """The words of a page, blanks made one."""
+    data = dataset(folder / "data", tables, analysed=analysed)
+    (page,) = write_report(data, list(runs), folder / "page.html")
+    body = page.read_text("utf-8").split("<main", 1)[1].split("</main>")[0]
+    plain = re.sub(r"<[^>]*>", "", re.sub(r"<script.*?</script>", "", body, flags=re.DOTALL))
+    return " ".join(html.unescape(plain).split())
+
+
+def test_without_the_analysis_the_page_says_that_nobody_looked_for_scores(tmp_path: Path) -> None:
+    alone = rows(runs=[run("a", model="m")], findings=[])
+    page = text(tmp_path, alone, analysed=False)
+    assert "Nobody looked for scores here." in page
+    assert "the load left the analysis out ( --no-analysis" in page.replace("(--", "( --")
+    assert "Load the source again without it" in page
+    assert "Audited without kernels, scores and clock" in page
+    assert "Neither an official benchmark" not in page
+    page = text(tmp_path / "analysed", alone)
+    assert "Neither an official benchmark in the traces nor a published board" in page
+    assert "left the analysis out" not in page
+    board = rows(runs=[run("a", model="m", board_score=0.5, board_correct=True)])
+    assert "The traces were not searched for scores" in text(tmp_path / "board", board, analysed=False)
+
+
+def test_a_run_without_a_score_is_told_in_whole_sentences(tmp_path: Path) -> None:
+    known = {"spend_tokens": 12_944, "spend_basis": "estimated", "n_turns": 1, "n_subagents": 1, "n_compactions": 2}
+    page = text(tmp_path, rows(runs=[run("a", model="m", **known)]), "a")
+    assert "No official score in the trace, and none published. Spent 12,944 output tokens" in page
+    assert "over 1 turn." in page
+    assert "; 1 subagent; 2 compactions" in page
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        ({}, "07_w4a16_gemm · h100 · fp8 weights m in claude"),
+        ({"gpu": None}, "07_w4a16_gemm · fp8 weights m in claude"),
+        ({"problem": None, "gpu": None, "deck_generation": None}, "Problem, GPU and rules unknown m in claude"),
+    ],
+)
+def test_the_line_above_a_run_names_only_what_is_known(tmp_path: Path, columns: dict[str, Any], line: str) -> None:
+    assert line in text(tmp_path, rows(runs=[run("a", model="m", **columns)]), "a")
+
+
+def test_reasons_of_skipped_records_stand_with_their_meanings(tmp_path: Path) -> None:
+    assert f"not_json{REASONS['not_json']}" in text(tmp_path, full())
+
+
+def test_remarks_on_the_figures_of_a_rerun_stand_on_the_page(tmp_path: Path) -> None:
+    tables = full()
+    assert "Remarks on the figures" not in text(tmp_path / "without", tables)
+    for row in tables["reruns"]:
+        row["notes"] = "the clock was held down to 1,200 MHz\nshape 1: weak check: <b>all</b> zeros"
+    page = text(tmp_path, tables)
+    assert "Remarks on the figures of 1 kernel" in page
+    assert "the clock was held down to 1,200 MHz" in page
+    assert "shape 1: weak check: <b>all</b> zeros" in page
