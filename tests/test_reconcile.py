@@ -16,7 +16,7 @@ from claude_records import native, usage
 from conftest import ROOT, write_lines
 
 import traceparse as tp
-from traceparse.reconcile import REASONS, calibration, family, reconcile
+from traceparse.reconcile import REASONS, as_text, calibration, family, reconcile
 
 PROSE = [
     {"type": "text", "text": "one two three four five six seven eight nine ten"}
@@ -224,10 +224,30 @@ def test_the_command_prints_differences_and_gives_programs_everything(here: Path
     assert [(row["compared"], row["reason"]) for row in rows] == [
         ("output_in_log", "agrees"), ("input_in_log", "agrees"), ("cost_in_log", "not_billed"), ("output_in_text", "agrees")
     ]  # fmt: skip
+    # The log's total of tokens is whole, its cost of nothing has decimals, in both forms of text.
+    assert [(row["ours"], row["other"]) for row in rows if row["compared"] == "output_in_log"] == [("2", "2")]
+    assert [row["other"] for row in rows if row["compared"] == "cost_in_log"] == ["0.00"]
     text = run()
     assert "4 comparisons, 3 agree" in text
     assert "output_in_text" not in text
     assert "claude-opus" in run("--calibration")
+
+
+def test_whole_tokens_are_printed_whole_and_costs_with_their_decimals() -> None:
+    rows = pl.DataFrame(
+        {
+            "compared": ["output_in_log", "output_in_text", "cost_in_log", "cost_in_log"],
+            "ours": [1_784_488.0, None, 42.5959, 12.0],
+            "other": [1_850_759.0, 223.0, 1.08851525, 0.0],
+            "difference": [-66_271.0, None, 41.50738475, 12.0],
+        }
+    )
+    assert as_text(rows).select("ours", "other", "difference").rows() == [
+        ("1784488", "1850759", "-66271"),
+        (None, "223", None),
+        ("42.5959", "1.088515", "41.507385"),
+        ("12.00", "0.00", "12.00"),
+    ]
 
 
 @pytest.mark.shared

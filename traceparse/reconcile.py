@@ -56,6 +56,9 @@ _CHARS_PER_TOKEN = 2
 _CUT_PAGE = r"… \+\d+ more lines?\s*\z"
 """Ends the outputs of pages of twelve lines an output; these show the first line of a longer command without any mark."""
 
+_COSTS = ("cost_in_log",)
+"""Comparisons of dollars; all others are of tokens."""
+
 _COLUMNS: dict[str, pl.DataType] = {
     "trace_id": pl.String(),
     "model": pl.String(),
@@ -102,6 +105,27 @@ def reconcile(data: Dataset) -> pl.DataFrame:
                  "ratio": pair.ours / pair.other if both and pair.ours is not None and pair.other else None}
             )  # fmt: skip
     return pl.DataFrame(rows, schema=_COLUMNS)
+
+
+def as_text(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows for text, as `reconcile` gives them: tokens are whole counts, costs have six decimals at most, written out.
+
+    In one column of numbers, as Parquet needs it, both are fractions, and 223 tokens would read 223.0.
+    """
+    tokens = ~pl.col("compared").is_in(list(_COSTS))
+    figures = [
+        pl.when(tokens)
+        .then(pl.col(name).round().cast(pl.Int64).cast(pl.String))
+        .otherwise(pl.col(name).map_elements(_dollars, return_dtype=pl.String, skip_nulls=True))
+        .alias(name)
+        for name in ("ours", "other", "difference")
+    ]
+    return rows.with_columns(figures)
+
+
+def _dollars(value: float) -> str:
+    whole, _, rest = f"{value:.6f}".partition(".")
+    return f"{whole}.{rest.rstrip('0').ljust(2, '0')}"
 
 
 def calibration(data: Dataset) -> pl.DataFrame:

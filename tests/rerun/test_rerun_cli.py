@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from traceparse.cli.rerun import _remarks
+from traceparse.rerun.outcome import Result
+
 pytest.importorskip("torch")
 
 HONEST = ROOT / "tests" / "rerun" / "kernels" / "cpu" / "honest.py"
@@ -113,9 +116,40 @@ def test_what_cannot_be_chosen_is_said_in_one_line(place: Path) -> None:
         (["--board", "hard/h100/05_topk_bitonic", "--problem", "01_fp8_gemm"], "two problems"),
         (["kimi-k2.7-code_01", "--ray", "auto", "--jobs", "2"], "--ray without --jobs"),
         (["--ray", "kimi-k2.7-code_01"], "--ray=auto"),
+        (["kimi-k2.7-code_01", "--gpu", "5"], "--cpu uses no GPU; expected --cpu or --gpu INDEX"),
     ):
         done = traceparse("rerun", *arguments, "--cpu", "--trust", "--quiet", cwd=place)
         here = "nowhere" in arguments or "leave --problem out" in said  # what is missing on disk is no misuse
         assert done.returncode == (1 if here else 2), arguments
         assert said in done.stderr.splitlines()[-1], done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_remarks_on_the_figures_are_one_short_line_for_each_kernel() -> None:
+    wide = "the interval of the median is wider than 10 %"
+    notes = [f"shape 0: {wide}", f"shape 2: {wide}", "clocks held down", "why", "third", "fourth"]
+    noted = Result(
+        key="k",
+        name="gpt\x1b_05",
+        run_at="",
+        kernel_sha256="",
+        deck_sha256="",
+        problem="p",
+        gpu_name="g",
+        notes=notes,
+        message="why",
+    )
+    silent = Result(
+        key="k",
+        name="quiet",
+        run_at="",
+        kernel_sha256="",
+        deck_sha256="",
+        problem="p",
+        gpu_name="g",
+        notes=["why"],
+        message="why",
+    )
+    assert list(_remarks([noted, silent])) == [
+        rf"gpt\x1b_05: shapes 0, 2: {wide}; clocks held down; third; 1 more in `reruns.notes`"
+    ]

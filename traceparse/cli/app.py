@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import signal
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import click
 
 from traceparse import __version__
-from traceparse.cli.printing import printable
+from traceparse.cli.printing import printable, stand_in_for_a_closed_stdout
 from traceparse.errors import TraceparseError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -57,6 +58,7 @@ def main() -> None:
     """Entry point: one line for an error of the library, no traceback."""
     if hasattr(signal, "SIGPIPE"):  # `traceparse show … | head` must end quietly
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    stand_in_for_a_closed_stdout()
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
@@ -74,7 +76,8 @@ def main() -> None:
         if "--debug" in sys.argv or error.filename is not None:
             raise
         # Writing to stdout failed: the library wraps the errors of its own files.
-        click.echo(f"traceparse: cannot write the output: {error.strerror or error}", err=True)
+        why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
+        click.echo(f"traceparse: cannot write the output: {why}", err=True)
         with contextlib.suppress(OSError):
             sys.stdout.close()
         sys.exit(1)

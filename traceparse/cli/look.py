@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from traceparse.cli.app import DATA, FMT, cli
 from traceparse.cli.printing import print_note, print_rows
+from traceparse.cli.times import WRITTEN, names_a_time, with_times
+from traceparse.cli.unanalysed import DERIVED, how_to_get_it, is_left_out
+from traceparse.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from traceparse.dataset import Dataset
 
 _ROWS = 40
 GLANCE: dict[str, tuple[str, ...]] = {
@@ -28,7 +37,8 @@ GLANCE: dict[str, tuple[str, ...]] = {
 
 @cli.command()
 @click.argument("table")
-@click.option("--where", metavar="EXPR", help="SQL condition, e.g. \"problem = '01_fp8_gemm' AND score > 0.3\".")
+@click.option("--where", metavar="EXPR", help="SQL condition, e.g. \"problem = '01_fp8_gemm' AND score > 0.3\" or "
+              "\"started_at >= '2026-01-31 10:00'\" (UTC).")  # fmt: skip
 @click.option("--columns", metavar="A,B,…", help="Columns to show, in this order.")
 @click.option(
     "--limit", type=click.IntRange(0), metavar="N", help="At most N rows.  [default: 40 for --fmt table, else all]"
@@ -41,18 +51,36 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
 
     loaded = open_for(table, data)
     names = [name.strip() for name in columns.split(",")] if columns else None
+    if names and (twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]):
+        raise UsageError(f"--columns names {', '.join(twice)} more than once", expected="each column once")
     short = fmt == "table" and names is None
     chosen = list(GLANCE.get(table, ())) or None if short else names
     most = _ROWS if limit is None and fmt == "table" else limit
-    rows = loaded.select(table, where=where, columns=chosen, limit=None if most is None else most + 1)
-    print_rows(rows if most is None else rows.head(most), fmt)
+    rows = _select(loaded, table, where, chosen, None if most is None else most + 1)
     notes = []
     if limit is None and fmt == "table" and rows.height > _ROWS:
         notes.append(f"the first {_ROWS} rows; --limit N shows more")
     if short and table in GLANCE:
         notes.append("some of the columns; --columns names others, `traceparse schema TABLE` lists them")
-    if notes:
-        print_note("; ".join(notes))
+    shown = rows if most is None else rows.head(most)
+    print_rows(shown, fmt, notes, others="--columns A,B shows them, --fmt csv all")
+    if table in DERIVED and is_left_out(loaded):
+        print_note(f"no rows: the load left the analysis out; {how_to_get_it(loaded)}")
+
+
+def _select(data: Dataset, table: str, where: str | None, columns: list[str] | None, limit: int | None) -> pl.DataFrame:
+    """Rows of a table; in the condition a time may stand as plain text."""
+    times = [name for name, kind in data.scan(table).collect_schema().items() if kind.is_temporal()] if where else []
+    if where is None or not names_a_time(where, times):
+        return data.select(table, where=where, columns=columns, limit=limit)
+    try:
+        return data.select(table, where=with_times(where, times), columns=columns, limit=limit)
+    except UsageError as error:
+        if WRITTEN in str(error):
+            raise
+        raise UsageError(
+            f"{error.what} (read with times as {WRITTEN})", expected=error.expected, todo=error.todo
+        ) from error
 
 
 @cli.command()

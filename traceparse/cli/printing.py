@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 
 _WIDEST = 65_535
 """Characters of the widest line that polars lays out; a longer one it breaks."""
+_SCIENTIFIC = 1e15
+"""Numbers up to here are written out; polars does so below a million only."""
 
 
 def printable(text: str) -> str:
@@ -21,15 +26,26 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def print_rows(rows: pl.DataFrame, fmt: str) -> None:
+def print_rows(
+    rows: pl.DataFrame, fmt: str, notes: Sequence[str] = (), *, others: str = "--fmt csv prints all"
+) -> None:
     """Print rows to stdout: ``table`` for a reader, ``csv``, ``jsonl`` or ``parquet`` for a program.
 
-    A table is fitted to the terminal; in a pipe or file every row is one line and every cell whole.
+    A table on a terminal has the columns that fit it, in their order, and a remark names the others; in a pipe or file every row
+    is one line and every cell whole.
+
+    Args:
+        rows: What to print.
+        fmt: How.
+        notes: Remarks on a table, printed below it on stderr.
+        others: What shows the columns that did not fit.
     """
     import polars as pl
 
     if fmt == "parquet":
-        rows.write_parquet(sys.stdout.buffer)
+        whole = io.BytesIO()  # so that a failed write is the system's error, and not a fault of the format to polars
+        rows.write_parquet(whole)
+        sys.stdout.buffer.write(whole.getbuffer())
     elif fmt == "jsonl":
         rows.write_ndjson(sys.stdout.buffer)
     elif fmt == "csv":
@@ -37,19 +53,68 @@ def print_rows(rows: pl.DataFrame, fmt: str) -> None:
         flat = rows.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" "))
         (_shown(flat) if sys.stdout.isatty() else flat).write_csv(sys.stdout.buffer)
     else:
-        shown = _shown(rows)
-        fitted = sys.stdout.isatty()
-        with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=_width() if fitted else _WIDEST,
-                       fmt_str_lengths=60 if fitted else sys.maxsize, fmt_table_cell_list_len=3 if fitted else -1,
-                       tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_float="mixed",
-                       tbl_formatting="NOTHING"):  # fmt: skip
-            lines = str(shown).splitlines()
-        click.echo("\n".join(lines if fitted else (line.rstrip() for line in lines)))
+        shown = _with_plain_numbers(_shown(rows))
+        if sys.stdout.isatty():
+            lines, left = _fitted(shown, shutil.get_terminal_size((160, 24)).columns)
+        else:
+            lines, left = [line.rstrip() for line in _laid_out(shown, _WIDEST)], []
+        click.echo("\n".join(lines))
+        remarks = [*notes, f"no room for {', '.join(left)}; {others}"] if left else notes
+        if remarks:
+            print_note("; ".join(remarks))
 
 
 def print_note(text: str) -> None:
     """A remark on the rows just printed, on stderr; a blank line sets it off where it is read below them on a terminal."""
-    click.echo(f"\n{text}" if sys.stderr.isatty() else text, err=True)
+    click.echo(f"\n{text}" if sys.stderr is not None and sys.stderr.isatty() else text, err=True)
+
+
+def stand_in_for_a_closed_stdout() -> None:
+    """Where the caller closed stdout (``>&-``), put a stream there whose every write fails, as one to a full disk does.
+
+    It also takes the free descriptor, which the next file to be opened would get, and with it what others write to stdout.
+    """
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
+
+
+def _laid_out(rows: pl.DataFrame, width: int, cell: int | None = None) -> list[str]:
+    """The lines of a table, its columns' names first; text longer than `cell` is cut."""
+    import polars as pl
+
+    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=width, fmt_str_lengths=cell or sys.maxsize,
+                   fmt_table_cell_list_len=3 if cell else -1, tbl_hide_dataframe_shape=True, fmt_float="mixed",
+                   tbl_hide_column_data_types=True, tbl_formatting="NOTHING"):  # fmt: skip
+        return str(rows).splitlines()
+
+
+def _fitted(rows: pl.DataFrame, width: int) -> tuple[list[str], list[str]]:
+    """The lines of as many leading columns as a terminal has room for, one at least, and the names of the others."""
+    from rich.cells import cell_len
+
+    names, cell = rows.columns, min(60, max(width - 2, 1))
+    widest = [max(map(cell_len, _laid_out(rows.select(name), _WIDEST, cell))) for name in names]
+    # Every column has a blank on either side; the one at a line's end needs no room.
+    fits = [n for n in range(1, len(names) + 1) if sum(widest[:n]) - 1 <= width]
+    n = max(fits, default=1)
+    lines = [line.rstrip() for line in _laid_out(rows.select(names[:n]), _WIDEST, cell)]
+    return lines, names[n:]
+
+
+def _with_plain_numbers(rows: pl.DataFrame) -> pl.DataFrame:
+    """Columns of fractions that hold a million and more as text, which polars would write as powers of ten."""
+    import polars as pl
+
+    large = rows.select(pl.col(pl.Float64).abs().is_between(1e6, _SCIENTIFIC).any())
+    names = [column.name for column in large if column.any()]
+    return rows.with_columns(pl.col(names).map_elements(_plain, return_dtype=pl.String, skip_nulls=True))
+
+
+def _plain(value: float) -> str:
+    if not 1e-4 <= abs(value) <= _SCIENTIFIC:
+        return f"{value:.6g}"
+    whole, _, rest = f"{value:.6f}".partition(".")
+    return f"{whole}.{rest.rstrip('0') or '0'}"
 
 
 def _shown(rows: pl.DataFrame) -> pl.DataFrame:
@@ -60,10 +125,6 @@ def _shown(rows: pl.DataFrame) -> pl.DataFrame:
     if not rows.height or not texts:
         return rows
     return rows.with_columns(pl.col(texts).map_elements(printable, return_dtype=pl.String, skip_nulls=True))
-
-
-def _width() -> int:
-    return max(shutil.get_terminal_size((160, 24)).columns, 80)
 
 
 def printable_lines(text: str) -> str:

@@ -23,18 +23,21 @@ def reconcile(ratios: bool, every: bool, fmt: str, data: Path | None) -> None:
     import polars as pl
 
     from traceparse.dataset import open as open_data
-    from traceparse.reconcile import REASONS, calibration
+    from traceparse.reconcile import REASONS, as_text, calibration
     from traceparse.reconcile import reconcile as compare
 
     if ratios:
         print_rows(calibration(open_data(data)), fmt)
         return
     rows = compare(open_data(data))
-    if fmt != "table":
+    if fmt in ("jsonl", "parquet"):
         print_rows(rows, fmt)
         return
+    if fmt == "csv":
+        print_rows(as_text(rows), fmt)
+        return
     shown = rows if every else rows.filter(pl.col("reason") != "agrees")
-    print_rows(shown.drop("model", "ours_from", "other_from"), fmt)
+    print_rows(as_text(shown).drop("model", "ours_from", "other_from"), fmt)
     click.echo(f"\n{rows.height} comparisons, {rows.filter(pl.col('reason') == 'agrees').height} agree")
     for reason, count in shown["reason"].value_counts(sort=True).iter_rows():
         click.echo(f"  {reason:<24} {count:>5}  {REASONS[reason]}")

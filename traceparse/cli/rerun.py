@@ -103,6 +103,8 @@ def rerun(
 
     if ray is not None and jobs not in (None, 1):
         raise UsageError("a kernel on a cluster has its GPU for itself", expected="--ray without --jobs")
+    if cpu and gpu_indices:
+        raise UsageError("--cpu uses no GPU", expected="--cpu or --gpu INDEX")
     if not trust:
         raise UsageError(
             "kernels are strangers' code, run as you; a child process is no sandbox", todo="pass --trust to run them"
@@ -139,6 +141,8 @@ def rerun(
             f"cannot write: {error.strerror}", place=str(place), todo="choose another place with --out"
         ) from error
     print_rows(_table(results), fmt)
+    for line in _remarks(results) if not quiet else ():
+        click.echo(line, err=True)
     if loaded is None and results and not quiet:
         click.echo(
             f"no data is loaded, so the rows of `reruns` lie in {printable(str(place))}: "
@@ -229,6 +233,20 @@ def _table(results: Sequence[Result]) -> pl.DataFrame:
         schema_overrides=dict.fromkeys(("score", "deck_score", "published"), pl.Float64)
         | dict.fromkeys(("ms", "kernel_ms", "failed", "message"), pl.String),
     )
+
+
+_REMARKS_SHOWN = 3
+
+
+def _remarks(results: Sequence[Result]) -> Iterator[str]:
+    """What a reader of the figures needs to know, one line for each kernel that has remarks; the table has all of them."""
+    from traceparse.report.views.remarks import gathered
+
+    for result in results:
+        notes = gathered(note for note in result.notes if note != result.message)
+        if notes:
+            more = f"; {len(notes) - _REMARKS_SHOWN} more in `reruns.notes`" if len(notes) > _REMARKS_SHOWN else ""
+            yield printable(f"{result.name}: {'; '.join(note[:160] for note in notes[:_REMARKS_SHOWN])}{more}")
 
 
 @contextmanager

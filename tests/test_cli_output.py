@@ -1,0 +1,156 @@
+"""How rows reach a terminal, a pipe and a closed stdout; times in conditions; what is said where the analysis was left out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import polars as pl
+import pytest
+from claude_records import TEXT, native
+from conftest import ROOT, write_lines
+
+from traceparse.cli.printing import _laid_out, _with_plain_numbers
+from traceparse.cli.times import with_times
+from traceparse.errors import UsageError
+
+RUN = [sys.executable, "-m", "traceparse"]
+ENVIRONMENT = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+DAYS = ("2026-01-01T09:59:59Z", "2026-01-01T10:00:00Z", "2026-02-03T00:00:00Z")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with three sessions, which began at `DAYS`, loaded without their analysis."""
+    folder = tmp_path_factory.mktemp("output")
+    for n, day in enumerate(DAYS):
+        at = {"timestamp": day, "sessionId": f"s{n}"}
+        write_lines(
+            folder / f"logs/session-{n}.jsonl",
+            native(0, "user", "go") | at | {"uuid": f"a{n}"},
+            native(1, "assistant", TEXT, mid=f"m{n}") | at | {"uuid": f"b{n}", "parentUuid": f"a{n}"},
+        )
+    said(folder, "load", "logs", "--no-analysis", "--quiet")
+    return folder
+
+
+def said(folder: Path, *arguments: str, status: int = 0) -> tuple[str, str]:
+    """What a command prints on stdout and on stderr."""
+    done = subprocess.run([*RUN, *arguments], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    return done.stdout, done.stderr
+
+
+def on_a_terminal(folder: Path, columns: int, *arguments: str) -> list[str]:
+    """The lines that a command draws on a terminal of so many columns."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    subprocess.run([*RUN, *arguments], stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=ENVIRONMENT, check=True)
+    os.close(slave)
+    drawn = os.read(master, 65_536)
+    os.close(master)
+    return drawn.decode().splitlines()
+
+
+def test_a_terminal_gets_the_columns_that_fit_and_the_names_of_the_others(place: Path) -> None:
+    columns = ("trace_id", "n_turns", "harness", "format")
+    shown = ("show", "runs", "--columns", ",".join(columns))
+    head, *rows, blank, remark = on_a_terminal(place, 24, *shown)
+    assert (head.split(), [len(row.split()) for row in rows]) == (["trace_id", "n_turns"], [2, 2, 2])
+    assert max(map(len, [head, *rows])) <= 24
+    assert blank == ""
+    assert remark == "no room for harness, format; --columns A,B shows them, --fmt csv all"
+    assert on_a_terminal(place, 100, *shown)[0].split() == list(columns)
+    assert on_a_terminal(place, 8, *shown)[1].endswith("…")  # one column at least, cut
+    assert said(place, *shown)[0].splitlines()[0].split() == list(columns)  # a pipe has room for everything
+
+
+def test_a_column_takes_exactly_the_room_that_there_is(place: Path) -> None:
+    shown = ("show", "runs", "--columns", "trace_id,n_turns")
+    width = max(map(len, said(place, *shown)[0].splitlines()))
+    for columns, names in ((width, ["trace_id", "n_turns"]), (width - 1, ["trace_id"])):
+        assert on_a_terminal(place, columns, *shown)[0].split() == names
+
+
+def test_numbers_above_a_million_are_written_out() -> None:
+    rows = pl.DataFrame({"a": [1784488.0, 0.25, None, -66271.0, 2.5e-7], "b": [0.5, 1.0, 2.0, 3.0, 4.0]})
+    lines = [line.split() for line in _laid_out(_with_plain_numbers(rows), 100)]
+    assert lines == [["a", "b"], ["1784488.0", "0.5"], ["0.25", "1.0"], ["null", "2.0"], ["-66271.0", "3.0"], ["2.5e-07", "4.0"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("fmt", ["table", "csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("into", ["&-", "/dev/full"])
+def test_an_output_that_takes_nothing_is_one_line(place: Path, fmt: str, into: str) -> None:
+    if into == "/dev/full" and not Path(into).exists():
+        pytest.skip("no /dev/full")
+    command = f"{shlex.join([*RUN, 'show', 'runs', '--columns', 'trace_id', '--fmt', fmt])} >{into}"
+    done = subprocess.run(["sh", "-c", command], cwd=place, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, check=False)  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("traceparse: cannot write the output: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_column_named_twice_is_misuse(place: Path) -> None:
+    error = said(place, "show", "runs", "--columns", "trace_id,n_turns,trace_id", status=2)[1]
+    assert error == "traceparse: --columns names trace_id more than once; expected each column once\n"
+
+
+@pytest.mark.parametrize(
+    ("condition", "n_rows"),
+    [
+        ("started_at > '2026-01-01 10:00'", 1),
+        ("started_at >= '2026-01-01T10:00:00Z'", 2),
+        ("started_at >= '2026-01-01 11:00+01:00'", 2),
+        ("\"started_at\" < '2026-02-03'", 2),
+        ("'2026-02-03' = started_at", 1),
+        ("started_at BETWEEN '2026-01-01' AND '2026-01-31' AND harness != 'started_at > ''x'''", 2),
+        ("started_at not between '2026-01-01' and timestamp '2026-01-31'", 1),
+        ("started_at IN ('2026-02-03', '2026-01-01 10:00')", 2),
+        ("started_at > TIMESTAMP '2026-01-31 00:00:00'", 1),
+        ("started_at > DATE '2026-01-31'", 1),
+        ("started_at > TIMESTAMPTZ '2026-01-31 00:00:00'", 1),
+        ("trace_id LIKE '%2026%'", 0),
+    ],
+)
+def test_a_time_in_a_condition_may_stand_as_plain_text(place: Path, condition: str, n_rows: int) -> None:
+    rows, _ = said(place, "show", "runs", "--columns", "trace_id", "--fmt", "csv", "--where", condition)
+    assert rows.count("\n") == 1 + n_rows
+
+
+def test_only_text_that_is_compared_with_a_time_becomes_one() -> None:
+    kept = "a = '2026-01-01' AND b LIKE '2026%' AND c = 'started_at > ''2026'''"
+    assert with_times(kept, ["started_at"]) == kept
+    with pytest.raises(UsageError, match=r"'tomorrow' names no time; expected a time as '2026-01-31' or"):
+        with_times("started_at > 'tomorrow'", ["started_at"])
+
+
+def test_a_condition_on_times_that_cannot_be_applied_says_how_they_are_written(place: Path) -> None:
+    error = said(place, "show", "runs", "--where", "started_at LIKE '2026%'", status=2)[1]
+    assert "with times as '2026-01-31' or '2026-01-31 10:00', UTC" in error
+
+
+def test_where_the_analysis_was_left_out_commands_say_so_and_how_to_get_it(place: Path) -> None:
+    again = f"load again without --no-analysis: traceparse load {place}/logs --out "
+    note = said(place, "audit")[1]
+    assert "only the raw trace was audited" in note
+    assert again in note
+    for command in (["kernels", "list"], ["kernels", "extract"]):
+        rows, error = said(place, *command, "session-0", status=1)
+        assert rows == ""
+        assert "nobody looked for kernels: the load left the analysis out" in error
+        assert again in error
+    assert "the load left the analysis out" in said(place, "show", "scores")[1]
+    assert "analysis" not in said(place, "show", "turns")[1]
+
+
+def test_with_the_analysis_no_command_says_that_it_is_missing(place: Path) -> None:
+    said(place, "load", "logs", "--out", "whole", "--quiet")
+    assert "the raw trace" not in said(place, "audit", "--data", "whole")[1]
+    assert said(place, "kernels", "list", "session-0", "--data", "whole")[1].startswith("the trace shows no version")
+    assert "analysis" not in said(place, "show", "scores", "--data", "whole")[1]
