@@ -7,6 +7,7 @@ changed traces are read again.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import sys
@@ -111,7 +112,11 @@ def load(
         check_address(ray)
     listing = resolve(source, revision=revision, progress=lambda text: report(Progress(0, 0, text)))
     folder = Path(out) if out is not None else _default_folder(listing)
-    if not _is_current(folder, options, listing):
+    if _is_current(folder, options, listing):
+        _clear_after_a_dead_load(folder, report)
+    else:
+        # The lock's file stays when the lock is given back, after a refused load too: whoever removed it would leave a load that
+        # has opened the old file, but not locked it yet, with a lock of its own beside that of the next.
         with store.locked(folder):
             if not _is_current(folder, options, listing):  # another load may have ended before the lock was ours
                 with _runner(jobs, ray) as run:
@@ -126,6 +131,16 @@ def load(
 def _is_current(folder: Path, options: Options, listing: Listing) -> bool:
     old = standing_manifest(folder, options, listing.source)
     return old is not None and untouched(listing, old)
+
+
+def _clear_after_a_dead_load(folder: Path, report: Callable[[Progress], None]) -> None:
+    """Clear what a killed load left beside tables that need no other one, as whoever gets the folder's lock does."""
+    if any(folder.parent.glob(f".{glob.escape(folder.name)}.new-*")):
+        try:
+            with store.locked(folder):
+                pass
+        except StoreError as error:  # a load is alive there, or the place is read-only: the tables stand in either case
+            report(Progress(0, 0, f"the tables are current; what lies beside them stays: {error}"))
 
 
 @contextmanager
