@@ -1,12 +1,14 @@
-"""What refused and killed loads leave beside the place of the tables: nothing but a lock's file after the next load."""
+"""What refused and killed loads leave beside the place of the tables: nothing but the lock's file of tables that stand."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from claude_records import TEXT, native
@@ -14,7 +16,7 @@ from conftest import write_lines
 
 import traceparse as tp
 from traceparse import store
-from traceparse.errors import FormatError
+from traceparse.errors import FormatError, StoreError
 
 KILLED = """
 import os, signal
@@ -81,7 +83,28 @@ def test_what_a_living_load_is_writing_is_left_alone(logs: Path, here: Path) -> 
     assert "another load is writing here" in said[-1]
 
 
-def test_a_refused_load_leaves_no_tables_and_only_the_locks_file(logs: Path, here: Path) -> None:
+def test_a_refused_load_leaves_nothing(logs: Path, here: Path) -> None:
     with pytest.raises(FormatError, match="the reader pi finds no session"):
         tp.load("logs", "out", format="pi")
-    assert beside(here) == [".out.lock", "logs"]
+    assert beside(here) == ["logs"]
+
+
+def test_a_lock_whose_file_was_removed_keeps_nobody_out_and_is_taken_again(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, real = here / ".out.lock", fcntl.flock
+    opened: list[int] = []
+
+    def late(file: IO[str], how: int) -> None:
+        real(file, how)
+        if not opened:  # another load was refused after we had opened the file
+            lock.unlink()
+        opened.append(os.fstat(file.fileno()).st_ino)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with store.locked(here / "out"):
+        assert len(opened) == 2
+        assert lock.stat().st_ino == opened[-1]
+        with pytest.raises(StoreError, match="another load"), store.locked(here / "out"):
+            pytest.fail("locked twice")
+    assert not lock.exists()

@@ -115,8 +115,6 @@ def load(
     if _is_current(folder, options, listing):
         _clear_after_a_dead_load(folder, report)
     else:
-        # The lock's file stays when the lock is given back, after a refused load too: whoever removed it would leave a load that
-        # has opened the old file, but not locked it yet, with a lock of its own beside that of the next.
         with store.locked(folder):
             if not _is_current(folder, options, listing):  # another load may have ended before the lock was ours
                 with _runner(jobs, ray) as run:

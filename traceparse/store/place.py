@@ -75,16 +75,21 @@ def check_place(folder: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Be the only one who replaces `folder`: from looking at what stands there until the new tables are in place.
 
-    Whoever gets the lock first undoes what a dead holder left half-done.
+    Whoever gets the lock first undoes what a dead holder left half-done. The lock's file goes with a load that leaves no folder.
 
     Raises:
         StoreError: Another process holds the lock, or the place cannot be written.
     """
+    path = folder.parent / f".{folder.name}.lock"
     with ExitStack() as stack:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context((folder.parent / f".{folder.name}.lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            while True:
+                lock = stack.enter_context(path.open("w"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Its holder may have removed the file after we opened it; a lock on what has no name keeps nobody out.
+                if _is_at(path, lock.fileno()):
+                    break
             _recover(folder)
         except BlockingIOError:
             raise StoreError(
@@ -94,7 +99,19 @@ def locked(folder: Path) -> Iterator[None]:
             ) from None
         except OSError as error:
             raise disk_error(error, folder) from error
-        yield
+        try:
+            yield
+        finally:
+            if not folder.exists():  # refused: nothing stands here, and nothing is to stay
+                path.unlink(missing_ok=True)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
