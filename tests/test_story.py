@@ -107,7 +107,7 @@ def test_ptx_against_triton() -> None:
     assert (half.found, half.agrees, half.why) == (
         0.5,
         True,
-        "first PTX version at 50% of the turns and 50% of the tokens",
+        "first PTX version at 50 % of the turns and 50 % of the tokens",
     )
     spend = one["it spent 433,871 output tokens"]
     assert (spend.status, spend.found, spend.published) == ("computed", 10_000, 433_871)
@@ -179,9 +179,9 @@ def test_the_decode_run() -> None:
     assert one["its first benchmark gave 14.4x"].found == 14.38
     written = one["about 64 % of the session passed before the kernel was written"]
     assert (written.found, written.agrees) == (0.2, False)
-    assert written.why.startswith("first version of the solution at 20% of the turns and 20% of the tokens; no clock")
+    assert written.why.startswith("first version of the solution at 20 % of the turns and 20 % of the tokens; no clock")
     read = one["… read as: before its first benchmark score"]
-    assert (read.found, read.agrees, read.why) == (0.6, True, "between the readings at 55% and 75% of the clock")
+    assert (read.found, read.agrees, read.why) == (0.6, True, "between the readings at 55 % and 75 % of the clock")
     assert one["the last hour, after that score, was tuning"].found == 400.0
     assert one["the kernel was written once"].found == 1
     roofline = one["a roofline near 29x came before the writing"]

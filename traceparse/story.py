@@ -193,7 +193,7 @@ def _before_first_score(
         record = trace["scores"].filter(pl.col("obs") == steps[0]["obs"])["record"][0]
         around = bracket(trace["clock"], record, trace.run["elapsed_s"])
         if around.after_share is not None and around.before_share is not None:
-            note = f"between the readings at {around.after_share:.0%} and {around.before_share:.0%} of the clock"
+            note = f"between the readings at {100 * around.after_share:.0f} % and {100 * around.before_share:.0f} % of the clock"
         scored = Figure(steps[0]["cum_s"] / trace.run["elapsed_s"], f"roi.cum_s, clock {trace.run['time_basis']}", note)
     yield evidence.statement(
         topic, "… read as: before its first benchmark score", 0.64, "share", DECODE, computed=scored, half=0.05
@@ -238,7 +238,9 @@ def _at(trace: Trace, turn: int, what: str) -> Figure | None:
     total, spent = trace.run["spend_tokens"], row[0]["cum_spend_tokens"]
     tokens = (spent - (row[0]["spend_tokens"] or 0)) / total if total and spent is not None else None
     counted = turns.filter(pl.col("turn") < turn).height / turns.height
-    shares = [f"{counted:.0%} of the turns"] + ([f"{tokens:.0%} of the tokens"] if tokens is not None else [])
+    shares = [f"{100 * counted:.0f} % of the turns"] + (
+        [f"{100 * tokens:.0f} % of the tokens"] if tokens is not None else []
+    )
     note = f"{what} at {' and '.join(shares)}"
     if row[0]["t_s"] is not None and trace.run["elapsed_s"] and trace.run["time_basis"] in ("recorded", "anchored"):
         return Figure(row[0]["t_s"] / trace.run["elapsed_s"], f"turns.t_s, clock {trace.run['time_basis']}", note)
