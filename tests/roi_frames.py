@@ -43,7 +43,7 @@ def turns(
             "trace_id": trace_id, "turn": n, "agent": "main", "turn_basis": "message_id", "first_record": 10 * n + 1, "last_record": 10 * n + 5, "file": 0,
             "usage_basis": "none", "output_basis": "none", "spend_tokens": tokens, "cum_spend_tokens": total if tokens is not None else None,
             "t_s": n * seconds if seconds is not None else None, "duration_s": seconds, "cost_usd": usd, "text_chars": 0, "thinking_chars": 0,
-            "thinking_hidden": False, "n_tool_calls": 1, "silent": n % 2 == 0,
+            "thinking_hidden": False, "n_tool_calls": 1, "silent": n % 2 == 0, "activity": "think",
         })  # fmt: skip
     return rows("turns", *made)
 

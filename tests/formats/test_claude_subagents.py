@@ -87,6 +87,12 @@ def test_relayed_calls_fewer_than_the_result_states_are_a_lower_bound(tmp_path: 
     assert (run.runs["input_tokens"], run.runs["usage_basis"]) == (3332, "lower_bound")
 
 
+def test_a_result_without_the_last_response_leaves_the_totals_a_lower_bound(tmp_path: Path) -> None:
+    # Three calls of three are relayed, but what was answered at last is counted nowhere.
+    write_lines(tmp_path / "s1.jsonl", MAIN_CALL, *RELAYED, answer(**WHOLE | {"usage": None}))
+    assert run_of(tmp_path).runs["usage_basis"] == "lower_bound"
+
+
 def test_a_relayed_subagent_without_a_result_is_a_lower_bound(tmp_path: Path) -> None:
     write_lines(tmp_path / "s1.jsonl", MAIN_CALL, *RELAYED)
     run = run_of(tmp_path)

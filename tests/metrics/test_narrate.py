@@ -103,6 +103,8 @@ def test_a_worse_ending_and_a_failing_check_are_told() -> None:
 
 def test_scores_that_do_not_count() -> None:
     assert "The trace shows no official score." in told()
+    unseen = turns([1000] * 10).with_columns(activity=pl.lit(None, pl.String))
+    assert "official score" not in told(turns=unseen)  # nobody looked
     assert "It shows 1 official score, none of a version that passes its check." in told(
         kernels=kernels("a"), scores=scores((1, 0.4, 0))
     )
@@ -116,7 +118,8 @@ def test_a_session_about_no_kernel_says_so_and_tells_no_phases() -> None:
         "It names no kernel problem and shows neither a kernel nor an official score, so it has no phases. "
         "50 % of its turns have no text for a reader."
     )
-    assert "kernel" not in told(**nobodys), "loaded without the analysis, nobody looked for one"
+    unseen = looked.with_columns(activity=pl.lit(None, pl.String))
+    assert "kernel" not in told(**nobodys, turns=unseen), "loaded without the analysis, nobody looked for one"
     assert "no kernel problem" not in told(**nobodys | {"runs": runs()}, turns=looked)
 
 

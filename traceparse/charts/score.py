@@ -104,7 +104,7 @@ _CHANGED = {
     "version": "yes",
     "output": "yes: an output tells of an edit, whose text the log lost",
     "possible": "perhaps: the log cut a call that may have edited it, so a gain may be scatter",
-    "none": "no sign of it, so a difference is scatter",
+    "none": "no sign of it, so a difference is taken for scatter",
 }
 CHANGED = json.dumps(_CHANGED) + "[datum.change_basis] || '–'"
 """Vega expression: the column ``change_basis`` of the table ``roi`` (did the kernel change since the step before?) in words."""

@@ -87,6 +87,6 @@ def _bare(word: str) -> str:
 def _time(text: str) -> str:
     try:
         found = datetime.fromisoformat(text)
-    except ValueError as error:
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(" ")
+    except (ValueError, OverflowError) as error:
         raise UsageError(f"{text!r} names no time", expected=f"a time as {WRITTEN}") from error
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(" ")

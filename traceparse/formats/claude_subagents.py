@@ -122,11 +122,12 @@ def find(events: list[Event], results: dict[int, Stated], relays: set[int], unna
                 continue
             agents[name] = Agent(name, caller or event.agent, call_id)
             if name in seen.prompts and name not in seen.own and said is not None:
-                if said.n_calls is not None and said.n_calls <= len(seen.calls[name]):
-                    whole.add(name)
                 ending = _last_response(event, name, said, seen)
                 if ending is not None:
                     last[index] = ending
+                ends = ending is not None or _is_relayed(name, said, seen)
+                if ends and said.n_calls is not None and said.n_calls <= len(seen.calls[name]):
+                    whole.add(name)
     # A call that nothing answers may have started a subagent; one that no result names may be that.
     loose = sum(agent.call_id is None for agent in agents.values())
     incomplete = incomplete or bool(agents.keys() - whole) or len(asked) > loose
@@ -168,6 +169,12 @@ def _sidechain(free: list[str], seen: _Seen, said: Stated | None) -> str | None:
             free.remove(name)
             return name
     return None
+
+
+def _is_relayed(name: str, said: Stated, seen: _Seen) -> bool:
+    """Whether the response that a result states is among the relayed ones, by its prompt; one of nothing tells nothing."""
+    usage = usage_of(said.usage)
+    return usage is not None and any(_prompt(usage)) and _prompt(usage) in seen.prompts[name]
 
 
 def _last_response(answer: Event, name: str, said: Stated, seen: _Seen) -> Event | None:

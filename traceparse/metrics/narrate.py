@@ -83,7 +83,9 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
     official = finals(frames["scores"]) if "scores" in frames else None
     marks = frames["roi_runs"].to_dicts() if "roi_runs" in frames else []
     if official is None or official.is_empty() or not marks:
-        return [f"The trace shows no official score{_lost(frames)}."] if official is not None and not marks else []
+        looked = "turns" in frames and frames["turns"]["activity"].count() > 0  # else the load left the analysis out
+        none = looked and official is not None and not marks
+        return [f"The trace shows no official score{_lost(frames)}."] if none else []
     found, steps = marks[0], frames["roi"].sort("step").to_dicts()
     metric = official["metric"][-1]
     if found["best_score"] is None:
