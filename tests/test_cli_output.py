@@ -109,6 +109,8 @@ def test_a_column_named_twice_is_misuse(place: Path) -> None:
         ("started_at >= '2026-01-01 11:00+01:00'", 2),
         ("\"started_at\" < '2026-02-03'", 2),
         ("'2026-02-03' = started_at", 1),
+        ("(started_at) > '2026-01-01 10:00'", 1),
+        ("('2026-02-03') = (started_at)", 1),
         ("started_at BETWEEN '2026-01-01' AND '2026-01-31' AND harness != 'started_at > ''x'''", 2),
         ("started_at not between '2026-01-01' and timestamp '2026-01-31'", 1),
         ("started_at IN ('2026-02-03', '2026-01-01 10:00')", 2),

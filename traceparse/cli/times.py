@@ -57,9 +57,10 @@ def with_times(condition: str, columns: Collection[str]) -> str:
 
 def _compared(before: list[str], after: list[str], columns: Collection[str]) -> bool:
     """Whether the words around a text compare it with one of the columns."""
-    if len(before) > 1 and before[-1] in _COMPARES and _bare(before[-2]) in columns:
+    left, right = ([word for word in words if word not in ("(", ")")] for words in (before, after))
+    if len(left) > 1 and left[-1] in _COMPARES and _bare(left[-2]) in columns:
         return True
-    if len(after) > 1 and after[0] in _COMPARES and _bare(after[1]) in columns:
+    if len(right) > 1 and right[0] in _COMPARES and _bare(right[1]) in columns:
         return True
     return _listed(before, columns)
 
