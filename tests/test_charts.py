@@ -138,7 +138,7 @@ def test_a_gain_that_may_be_scatter_is_marked_in_the_ladder(basis: str | None, g
         ("version", "yes"),
         ("output", "yes: an output tells of an edit, whose text the log lost"),
         ("possible", "perhaps: the log cut a call that may have edited it, so a gain may be scatter"),
-        ("none", "no sign of it, so a difference is scatter"),
+        ("none", "no sign of it, so a difference is taken for scatter"),
         (None, "–"),
     ],
 )
