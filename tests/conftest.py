@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,18 @@ def shared() -> Path:
     if not (SHARED / "traces").is_dir():
         pytest.skip("no ../shared beside the checkout")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def own_name() -> Iterator[None]:
+    """A re-run's candidate takes over its process's arguments and the file of its main module; the test run keeps its own."""
+    main = vars(sys.modules["__main__"])
+    before = sys.argv, sys.orig_argv, main.get("__file__")
+    yield
+    sys.argv, sys.orig_argv = before[:2]
+    main.pop("__file__", None)
+    if before[2] is not None:
+        main["__file__"] = before[2]
 
 
 @pytest.fixture

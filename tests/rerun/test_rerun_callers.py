@@ -45,9 +45,8 @@ def test_who_computes_otherwise_for_the_benchmark_is_caught(tmp_path: Path) -> N
     ],
 )
 def test_the_stack_and_the_arguments_are_the_scripts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, files: list[str], functions: list[str]
+    tmp_path: Path, script: str, files: list[str], functions: list[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["boot.py", "judge", "7"])
     folder = tmp_path / "problems" / "01_row_softmax"
     guise = Guise(folder, script)
     guise.put_on()
@@ -60,10 +59,14 @@ def test_the_stack_and_the_arguments_are_the_scripts(
 
 
 def test_the_main_module_keeps_its_file_where_the_deck_has_no_such_script(tmp_path: Path) -> None:
-    before = getattr(sys.modules["__main__"], "__file__", None)
-    arguments = list(sys.argv)
-    try:
-        Guise(tmp_path / "problems" / "01_row_softmax", CHECK).put_on()
-        assert getattr(sys.modules["__main__"], "__file__", None) == before
-    finally:
-        sys.argv[:] = arguments
+    main = sys.modules["__main__"]
+    before = getattr(main, "__file__", "none at all")
+    folder = tmp_path / "problems" / "01_row_softmax"
+    Guise(folder, CHECK).put_on()
+    assert getattr(main, "__file__", "none at all") == before
+    folder.mkdir(parents=True)
+    (folder / CHECK).touch()
+    Guise(folder, CHECK).put_on()
+    assert main.__file__ == str(folder / CHECK)
+    Guise(folder, BENCHMARK).put_on()
+    assert getattr(main, "__file__", "none at all") == before

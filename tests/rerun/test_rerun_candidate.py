@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +22,6 @@ from traceparse.rerun.child.watched import switches, tools  # noqa: E402
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck" / "01_row_softmax"
 HONEST = (Path(__file__).parent / "kernels" / "cpu" / "honest.py").read_text()
 RECIPES = [vars(Recipe(seed, seed)) for seed in (1, 2, 3)]
-
-
-@pytest.fixture(autouse=True)
-def _own_arguments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A candidate takes its process's arguments over; here they are the test run's."""
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    yield
 
 
 @pytest.fixture

@@ -47,8 +47,13 @@ class Guise:
         """Let the process's arguments and main module name the script from now on."""
         sys.argv = [str(self._script)]
         sys.orig_argv = [sys.executable, str(self._script)]
-        # What a spawned process would import again, so the script must be there.
-        sys.modules["__main__"].__file__ = str(self._script) if self._script.is_file() else _MAIN
+        main = sys.modules["__main__"]
+        if self._script.is_file():  # what a spawned process would import again
+            main.__file__ = str(self._script)
+        elif _MAIN is not None:
+            main.__file__ = _MAIN
+        else:
+            vars(main).pop("__file__", None)
 
 
 def _frame(file: Path, function: str, module: str, value: str, names: dict[str, Any]) -> Run:
