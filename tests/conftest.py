@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,21 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes give no test id: compressed ones hold the time of day, and two workers would collect different tests."""
     return argname if isinstance(val, bytes) else None
+
+
+def missing_tests(named: Iterable[str]) -> list[str]:
+    """Those of ``FILE::NAME``, below tests/, that no function has."""
+    return [
+        test
+        for test in named
+        for file, _, name in [test.partition("::")]
+        if name
+        not in {
+            node.name
+            for node in ast.walk(ast.parse((ROOT / "tests" / file).read_text()))
+            if isinstance(node, ast.FunctionDef)
+        }
+    ]
 
 
 def write_lines(path: Path, *records: object) -> Path:

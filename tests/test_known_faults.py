@@ -15,7 +15,7 @@ import msgspec
 import polars as pl
 import pytest
 from claude_records import TEXT, call, native, result, usage
-from conftest import ROOT, write_lines
+from conftest import ROOT, missing_tests, write_lines
 
 import traceparse as tp
 from traceparse.formats.log import Log, tolerant
@@ -74,14 +74,7 @@ TESTED = {
 
 
 def test_every_fault_has_its_test() -> None:
-    for fault, test in TESTED.items():
-        file, name = test.split("::")
-        found = {
-            node.name
-            for node in ast.walk(ast.parse((ROOT / "tests" / file).read_text()))
-            if isinstance(node, ast.FunctionDef)
-        }
-        assert name in found, fault
+    assert missing_tests(TESTED.values()) == []
 
 
 def load(folder: Path, *records: object) -> tp.Dataset:

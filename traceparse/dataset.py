@@ -91,6 +91,11 @@ class Dataset:
         self.manifest = store.read_manifest(self.folder)
         self._frames: Frames = {}
 
+    @property
+    def is_analysed(self) -> bool:
+        """Whether the load looked for kernels, scores, clock, phases and ROI: else their tables are empty because nobody did."""
+        return bool(self.manifest.options.get("analysis", True))
+
     def __getattr__(self, name: str) -> pl.DataFrame:
         if name in TABLES:
             return self.table(name)

@@ -59,7 +59,9 @@ def test_a_full_run() -> None:
 
 
 def test_inferred_figures_say_so() -> None:
-    assert "10,000 output tokens (estimated from the visible text)" in told(runs=runs(spend_basis="estimated"))
+    assert "10,000 output tokens (a floor: the visible text, or what the log holds)" in told(
+        runs=runs(spend_basis="estimated")
+    )
     found = told(**FULL, runs=runs(spend_basis="estimated", elapsed_basis="board"))
     assert "at 30 % of its estimated tokens" in found
     assert "16 min 40 s (a published time)" in found

@@ -19,6 +19,11 @@ class RerunsAlone(Dataset):
         self.folder = folder
         self._frames = {}
 
+    @property
+    def is_analysed(self) -> bool:
+        """Nothing was loaded, so nothing was left out."""
+        return True
+
 
 def open_for(table: str, folder: Path | None) -> Dataset:
     """The loaded data, or for the table `reruns` a folder that `traceparse rerun` wrote without any.

@@ -12,7 +12,7 @@ from traceparse.cli.app import DATA, FMT, cli
 from traceparse.cli.deck import deck_folder, deck_option
 from traceparse.cli.printing import print_note, print_rows
 from traceparse.cli.progress import bar
-from traceparse.cli.unanalysed import how_to_get_it, is_left_out
+from traceparse.cli.unanalysed import how_to_get_it
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -54,7 +54,7 @@ def audit(
     problems = deck_folder(deck) if deck is not None else None
     with _progress() as report:
         findings = audit_dataset(loaded, wanted, deck=problems, solutions=solutions, progress=report)
-    left_out = is_left_out(loaded)
+    left_out = not loaded.is_analysed
     if left_out:
         print_note(
             f"only the raw trace was audited: the load left kernels, scores and clock out; {how_to_get_it(loaded)}"

@@ -11,7 +11,7 @@ import click
 from traceparse.cli.app import DATA, FMT, cli
 from traceparse.cli.printing import print_note, print_rows
 from traceparse.cli.times import WRITTEN, names_a_time, with_times
-from traceparse.cli.unanalysed import DERIVED, how_to_get_it, is_left_out
+from traceparse.cli.unanalysed import DERIVED, how_to_get_it
 from traceparse.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
         notes.append("some of the columns; --columns names others, `traceparse schema TABLE` lists them")
     shown = rows if most is None else rows.head(most)
     print_rows(shown, fmt, notes, others="--columns A,B shows them, --fmt csv all")
-    if table in DERIVED and is_left_out(loaded):
+    if table in DERIVED and not loaded.is_analysed:
         print_note(f"no rows: the load left the analysis out; {how_to_get_it(loaded)}")
 
 

@@ -14,12 +14,6 @@ DERIVED = ("kernels", "scores", "clock", "phases", "roi", "roi_runs")
 """Tables that only the analysis fills."""
 
 
-def is_left_out(data: Dataset) -> bool:
-    """Whether the tables were loaded with ``--no-analysis``."""
-    manifest = getattr(data, "manifest", None)  # a folder with re-runs alone has none
-    return manifest is not None and not manifest.options.get("analysis", True)
-
-
 def how_to_get_it(data: Dataset) -> str:
     """The command that loads the same source with its analysis."""
     source, place = (shlex.quote(text) for text in (data.manifest.source, str(data.folder)))
@@ -32,7 +26,7 @@ def need_analysis(data: Dataset, what: str) -> None:
     Raises:
         StoreError: It was left out.
     """
-    if is_left_out(data):
+    if not data.is_analysed:
         raise StoreError(
             f"nobody looked for {what}: the load left the analysis out",
             place=str(data.folder),

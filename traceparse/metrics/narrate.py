@@ -24,7 +24,7 @@ from traceparse.tables import Frames
 _SPEND = {
     "reported": "",
     "scaled": " (a published total, spread over the turns)",
-    "estimated": " (estimated from the visible text)",
+    "estimated": " (a floor: the visible text, or what the log holds)",
 }
 _TIME = {
     "recorded": "",

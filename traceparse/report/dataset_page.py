@@ -46,7 +46,7 @@ def dataset_page(data: Dataset, run_pages: Mapping[str, str] | None = None) -> s
         figures,
         title=data.manifest.name,
         manifest=data.manifest,
-        analysed=bool(data.manifest.options.get("analysis", True)),
+        analysed=data.is_analysed,
         facts=summarise(data),
         tiles=_tiles(data, runs),
         headline=headline(runs, boards),

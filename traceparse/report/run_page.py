@@ -47,7 +47,7 @@ def run_page(data: Dataset, run: str) -> str:
         title=row["run_id"] or row["trace_id"],
         run=row,
         data_name=data.manifest.name,
-        analysed=bool(data.manifest.options.get("analysis", True)),
+        analysed=data.is_analysed,
         silent=silent,
         told=paragraph(frames),
         standing=_standing(data, frames),

@@ -14,8 +14,9 @@ _Form = Any
 missing, or with the one key `str` for any names."""
 
 MS = "number"
-"""A finite number that is not negative, ``MS`` for most of them are milliseconds or microseconds."""
+"""A finite number that is not negative: a time, in milliseconds or, in a profile, microseconds."""
 ANY = "any"
+"""What is only shown, never reckoned with."""
 
 _OUTPUTS = {
     "outputs": [{"type": str, "dtype?": str, "shape?": [int], "device?": str}],
