@@ -12,6 +12,9 @@ import pytest
 from traceparse.rerun import Limits, Target, rerun
 from traceparse.rerun.child.guise import BENCHMARK, CHECK, Guise
 
+pytest.importorskip("torch")
+from traceparse.rerun.child import meter  # noqa: E402
+
 KERNELS = Path(__file__).parent / "kernels" / "callers"
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
 
@@ -70,3 +73,23 @@ def test_the_main_module_keeps_its_file_where_the_deck_has_no_such_script(tmp_pa
     assert main.__file__ == str(folder / CHECK)
     Guise(folder, BENCHMARK).put_on()
     assert getattr(main, "__file__", "none at all") == before
+
+
+def test_the_decks_timer_calls_the_model_itself_as_the_benchmark_does(tmp_path: Path) -> None:
+    folder = tmp_path / "problems" / "01_row_softmax"
+    timing = tmp_path / "src" / "eval" / "timing.py"
+    timing.parent.mkdir(parents=True)
+    timing.write_text("def time_fn(fn, inputs, iters=30, warmup=10):\n    return fn(*inputs) + iters + warmup\n")
+    seen: list[Any] = []
+
+    def model(one: float, other: float) -> float:
+        seen.append(traceback.extract_stack())
+        return one + other
+
+    peer = meter.Peer(meter.deck_timer(folder), model, (0.25, 0.5), Guise(folder, BENCHMARK).prepare)
+    peer.take()
+    assert peer.found == [1.75]  # of one call without warm-up
+    assert [(Path(frame.filename), frame.name) for frame in seen[0][-3:-1]] == [
+        (folder / BENCHMARK, "main"),
+        (timing, "time_fn"),
+    ]

@@ -403,6 +403,42 @@ def test_a_side_file_takes_no_place_of_the_decks(tmp_path: Path) -> None:
     assert not (tmp_path / "own" / "above.py").exists()
 
 
+def test_what_was_built_beside_the_solution_is_there_in_the_next_stage(tmp_path: Path) -> None:
+    place = workplace(tmp_path / "own")
+    for _ in range(2):  # and in the one after that
+        copied = place._copy()
+        built = copied / "scratch" / "build"
+        built.mkdir(parents=True, exist_ok=True)
+        (built / "build.ninja").write_text("rule compile")
+        (built / "kernel.so").write_text("code")
+        (built / "lock").write_text("")
+        (copied / "left.txt").write_text("notes")
+    written = (built / "kernel.so").stat().st_mtime_ns
+    again = place._copy()
+    assert again == copied
+    assert (built / "kernel.so").read_text() == "code"
+    assert (built / "kernel.so").stat().st_mtime_ns == written  # ninja goes by it
+    assert sorted(path.name for path in built.iterdir()) == ["build.ninja", "kernel.so"]
+    assert not (copied / "left.txt").exists()
+
+
+@pytest.mark.parametrize("place_of", [".", "torch", "link"])
+def test_nothing_but_builds_passes_from_stage_to_stage(tmp_path: Path, place_of: str) -> None:
+    place = workplace(tmp_path / "own")
+    copied = place._copy()
+    before = sorted(path.name for path in copied.iterdir())
+    folder = copied / place_of
+    if place_of == "link":
+        (tmp_path / "outside").mkdir()
+        (tmp_path / "outside" / "build.ninja").write_text("rule compile")
+        folder.symlink_to(tmp_path / "outside")
+    else:
+        folder.mkdir(exist_ok=True)
+        (folder / "build.ninja").write_text("rule compile")
+        (folder / "__init__.py").write_text("raise SystemExit(0)")
+    assert sorted(path.name for path in place._copy().iterdir()) == before
+
+
 def test_a_relative_folder_makes_absolute_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # nvcc fails with a relative TMPDIR
     place = Workplace(

@@ -32,7 +32,7 @@ from traceparse.rerun.stage import Event, StageResult
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Limits, Workplace
 
-RULES = "12"
+RULES = "13"
 """Version of the rules; results kept under another one are run again."""
 
 Step = Callable[..., None]

@@ -252,8 +252,10 @@ class Workplace:
         """A fresh copy of the deck with the solution in it, or the deck's baseline in its place.
 
         Always at the same place and with the same old times: what a stage before has built is then still up to date.
+        What was built beside the solution instead of in a cache is put back, minutes of compiling else in each stage.
         """
-        top = self.folder / "candidate"
+        top, aside = self.folder / "candidate", self.folder / "built"
+        built = _set_aside(top, aside)
         shutil.rmtree(top, ignore_errors=True)
         folder = self.problem.copy_to(top)
         own = {**self._side_files, "solution.py": self._solution} if baseline is None else {"solution.py": baseline}
@@ -262,6 +264,11 @@ class Workplace:
             (folder / file).write_bytes(text.encode())
         for path in top.rglob("*"):
             os.utime(path, (_LONG_AGO, _LONG_AGO))
+        for name in built:
+            if not (top / name).exists():
+                (top / name).parent.mkdir(parents=True, exist_ok=True)
+                (aside / name).rename(top / name)
+        shutil.rmtree(aside, ignore_errors=True)
         return folder
 
     def _hashes(self, folder: Path) -> dict[str, str]:
@@ -310,6 +317,25 @@ class Workplace:
             "OMP_NUM_THREADS": str(min(8, os.cpu_count() or 1)) if self.gpu else "1",
             "CUDA_VISIBLE_DEVICES": self.gpu.uuid if self.gpu else "",
         }
+
+
+def _set_aside(top: Path, aside: Path) -> list[str]:
+    """Move the folders below `top` that ninja built in to the same places below `aside`, locks left out; gives their relative names.
+
+    One with Python in it stays: a stage is to import what the deck and the solution bring, and nothing left there.
+    """
+    found = sorted({file.parent.relative_to(top).as_posix() for file in top.rglob("build.ninja")})
+    taken: list[str] = []
+    for name in found:
+        within = any(name.startswith(f"{other}/") for other in taken)
+        if name == "." or within or (top / name).is_symlink() or any((top / name).rglob("*.py")):
+            continue
+        (aside / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).rename(aside / name)
+        taken.append(name)
+        for lock in (aside / name).rglob("lock"):
+            lock.unlink()  # of a stage that was killed: the next one would wait for it
+    return taken
 
 
 def _contents(folder: Path) -> dict[str, str]:

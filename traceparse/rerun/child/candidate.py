@@ -217,7 +217,7 @@ class Candidate:
             return reply
         count, limit_s, first = int(message["count"]), float(message["limit_s"]), self._inputs[0]
         warm = meter.warm_up(self.clock, self._call, first, least=int(message["warmup"]), limit_s=limit_s)
-        peer = meter.Peer(self.deck_timer, self._call, first)
+        peer = meter.Peer(self.deck_timer, self.model, first, self.guise.prepare)
         moved, recipe, keep = int(message["moved"]), Recipe.of(message["recipe"]), message["keep"]
         since: list[int] = []
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from traceparse.rerun.child.cudart import CudaRuntime
+from traceparse.rerun.child.guise import Run
 from traceparse.rerun.child.problem import load_module
 
 Call = Callable[[Sequence[Any]], Any]
@@ -183,19 +185,22 @@ class Peer:
     """The deck's own timer on the very model and inputs that ours times, call by call in turn with ours.
 
     What two processes measure of a kernel that the host decides differs by far more than two timers do, and so do two
-    minutes of one process; taken in turn, the timers alone differ.
+    minutes of one process; taken in turn, the timers alone differ. The timer is given the model itself: a function of
+    ours between the two would be timed as well.
 
     Args:
         timer: `deck_timer`, None where there is none.
-        call: What is timed.
+        model: What is timed.
         inputs: Its inputs.
+        run: ``run(call, inputs)`` calls as the deck's benchmark would.
 
     Attributes:
         found: Milliseconds, one for each call.
     """
 
-    def __init__(self, timer: Callable[..., Any] | None, call: Call, inputs: Sequence[Any]):
-        self._timer, self._call, self._inputs = timer, call, inputs
+    def __init__(self, timer: Callable[..., Any] | None, model: Callable[..., Any], inputs: Sequence[Any], run: Run):
+        self._timer = partial(timer, iters=1, warmup=0) if timer is not None else None
+        self._model, self._inputs, self._run = model, inputs, run
         self.found: list[float] = []
 
     def take(self) -> None:
@@ -203,7 +208,7 @@ class Peer:
         if self._timer is None:
             return
         try:
-            taken = float(self._timer(lambda *inputs: self._call(inputs), self._inputs, iters=1, warmup=0))
+            taken = float(self._run(self._timer, (self._model, self._inputs)))
         except Exception as error:  # noqa: BLE001 - the deck's code; what the kernel does wrong shows in our own calls
             print(f"the deck's timer is of no use here: {type(error).__name__}: {error}", flush=True)
             self._timer, self.found = None, []

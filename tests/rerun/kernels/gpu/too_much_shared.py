@@ -16,10 +16,10 @@ def softmax_rows(x_ptr, y_ptr, cols, block: tl.constexpr):
 
 
 @triton.jit
-def too_big(x_ptr, y_ptr, n: tl.constexpr):
-    at = tl.arange(0, n)[:, None] * n + tl.arange(0, n)[None, :]
-    x = tl.load(x_ptr + at)
-    tl.store(y_ptr + at, tl.dot(x, x))
+def too_big(x_ptr, y_ptr, rows: tl.constexpr, cols: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, rows)[:, None] * cols + tl.arange(0, cols)[None, :])
+    at = tl.arange(0, rows)[:, None] * rows + tl.arange(0, rows)[None, :]
+    tl.store(y_ptr + at, tl.dot(x, tl.trans(x)))
 
 
 class Model(nn.Module):
@@ -32,5 +32,6 @@ class Model(nn.Module):
 
     def forward(self, x):
         y = torch.empty_like(x)
-        too_big[(1,)](x, y, n=512)
+        # 512 KiB of shared memory or more, and yet compiled in seconds: the product itself is small.
+        too_big[(1,)](x, y, rows=128, cols=1024, num_warps=16)
         return y
