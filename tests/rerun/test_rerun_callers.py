@@ -13,7 +13,7 @@ from traceparse.rerun import Limits, Target, rerun
 from traceparse.rerun.child.guise import BENCHMARK, CHECK, Guise
 
 pytest.importorskip("torch")
-from traceparse.rerun.child import meter  # noqa: E402
+from traceparse.rerun.child import meter
 
 KERNELS = Path(__file__).parent / "kernels" / "callers"
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"

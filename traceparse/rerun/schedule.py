@@ -25,6 +25,9 @@ from traceparse.waiting import as_they_end
 GATES = ("published", "current", "strict")
 
 _CLAIM_POLL_S = 0.5
+_FEWER = 3
+"""What lacked memory runs again beside a third as many, and so on down to alone: one by one, a batch of large problems
+would take hours where three fit side by side."""
 
 
 def rerun(
@@ -108,13 +111,15 @@ def rerun(
     return _run_here(batch, wanted, found, jobs)
 
 
+_Placed = tuple[Target, Gpu | None]
 _Left = Literal["claimed", "crowded"] | None
-"""Why a kernel is to be tried again: another batch is at it, or the GPU's memory ran out beside others."""
+"""Why a kernel is to be tried again: another batch is at it, or memory ran out beside others."""
 
 
 def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | None], jobs: int) -> list[Result]:
     """Run a batch on the devices of this host, `jobs` kernels side by side on each."""
     done: dict[str, Result] = {}
+    jobs = max(1, jobs)
 
     def alive() -> None:
         if batch.stopped.is_set():
@@ -140,7 +145,7 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
                                 target, problem, earlier, batch.terms, gpu, batch.log_path(target), step, alive
                             )
                             if kept.memory_short and not alone:
-                                told = "the GPU's memory ran out beside others; it runs again by itself"
+                                told = "memory ran out beside others; it runs again, with fewer beside it"
                                 batch.progress(Progress(target.name, "waiting", told))
                                 return "crowded"
                             batch.keep(target, kept)
@@ -161,22 +166,29 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
             batch.take_over(target, kept)
         else:
             placed.append((target, gpu))
-    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, jobs) * len(devices)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=jobs * len(devices)) as pool:
+
+        def run_round(some: Sequence[_Placed], beside: int, *, patient: bool) -> dict[_Left, list[_Placed]]:
+            """Run some of the kernels, so many side by side on each device; gives what is left, by why."""
+            slots = {id(gpu): threading.BoundedSemaphore(beside) for gpu in devices}
+            futures = {
+                pool.submit(one, target, gpu, slots[id(gpu)], patient=patient, alone=beside == 1): (target, gpu)
+                for target, gpu in some
+            }
+            left: dict[_Left, list[_Placed]] = {None: [], "claimed": [], "crowded": []}
+            for future in as_they_end(futures):
+                left[future.result()].append(futures[future])
+            return left
+
         try:
-            # What another batch is at comes after the other work; what lacked memory beside others comes last, by itself.
-            left: dict[_Left, list[tuple[Target, Gpu | None]]] = {None: placed, "claimed": [], "crowded": []}
-            rounds: tuple[tuple[_Left, int], ...] = ((None, max(1, jobs)), ("claimed", max(1, jobs)), ("crowded", 1))
-            for taken, beside in rounds:
-                slots = {id(gpu): threading.BoundedSemaphore(beside) for gpu in devices}
-                futures = {
-                    pool.submit(one, target, gpu, slots[id(gpu)], patient=taken is not None, alone=beside == 1): (
-                        target,
-                        gpu,
-                    )
-                    for target, gpu in left[taken]
-                }
-                for future in as_they_end(futures):
-                    left[future.result()].append(futures[future])
+            left = run_round(placed, jobs, patient=False)
+            again = run_round(
+                left["claimed"], jobs, patient=True
+            )  # what another batch is at comes after the other work
+            crowded, beside = left["crowded"] + again["crowded"], jobs
+            while crowded:  # what lacked memory beside others comes last, beside fewer and fewer
+                beside = max(1, beside // _FEWER)
+                crowded = run_round(crowded, beside, patient=True)["crowded"]
         except BaseException:
             # Workers end at their next event; the supervisors end their trees when the pipes close.
             batch.stopped.set()
