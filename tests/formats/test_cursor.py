@@ -116,3 +116,35 @@ def test_sniffs() -> None:
     }
     assert not cursor_stream.sniff(head_of(jsonl(claude)))
     assert not cursor_stream.sniff(head_of(jsonl({"type": "result", "modelUsage": {}, "usage": {"input_tokens": 1}})))
+
+
+def shell(stage: str, at: int, **inner: Any) -> dict[str, Any]:
+    call = {"shellToolCall": {"args": {"command": "ls"}, **inner}}
+    return {"type": "tool_call", "subtype": stage, "call_id": "c1", "timestamp_ms": at, "tool_call": call}
+
+
+def test_records_of_one_call_that_come_twice_or_in_the_wrong_order_are_one_call() -> None:
+    init = {"type": "system", "subtype": "init", "session_id": "s"}
+    started = shell("started", 1_780_000_000_000)
+    done = shell("completed", 1_780_000_002_000, result={"success": {"exitCode": 1, "stdout": "x"}})
+    for order in ([started, done, done], [started, done, started], [done, started], [started, started, done]):
+        trace = read_bytes(cursor_stream, jsonl(init, *order))
+        assert [c.command for c in calls(trace)] == ["ls"]
+        assert [(text, r.is_error, r.exit_code) for text, r in results(trace)] == [("x", True, 1)]
+        begun, ended = (event.timestamp for event in trace.events[1:])
+        assert begun is not None and ended is not None
+        assert (ended - begun).total_seconds() == 2
+    other = shell("completed", 1_780_000_009_000, result={"success": {"exitCode": 0, "stdout": "y"}})
+    trace = read_bytes(cursor_stream, jsonl(init, started, done, other))  # answered anew: a call of its own
+    assert [text for text, _ in results(trace)] == ["x", "y"]
+    assert len(calls(trace)) == 2
+
+
+def test_a_result_that_stands_twice_is_one_result_until_a_new_start() -> None:
+    """By hand from the golden stream: 5 + 900 + 40 prompt tokens, 70 of output, 9 s; two runs have twice that."""
+    result = STREAM.splitlines(keepends=True)[-1]
+    trace = read_bytes(cursor_stream, STREAM + result)
+    assert (trace.totals, trace.elapsed_s) == (Usage(5, 900, 40, None, 70), 9.0)
+    assert trace.skipped[-1].reason == "duplicate"
+    trace = read_bytes(cursor_stream, STREAM + jsonl({"type": "system", "subtype": "init", "session_id": "s"}) + result)
+    assert (trace.totals, trace.elapsed_s) == (Usage(10, 1800, 80, None, 140), 18.0)

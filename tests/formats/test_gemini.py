@@ -158,3 +158,16 @@ def test_sniffs() -> None:
     assert not gemini_stream.sniff(
         head_of(jsonl({"type": "system", "subtype": "init", "session_id": "s", "model": "m"}))
     )
+
+
+def test_a_result_that_stands_twice_is_one_result_until_a_new_start() -> None:
+    """By hand from the golden stream: 1,200 prompt tokens (300 not cached), 100 of output, 13.5 s; two runs have twice that."""
+    result = STREAM.splitlines(keepends=True)[-1]
+    assert json.loads(result)["type"] == "result"
+    again = json.loads(result) | {"timestamp": "2026-01-30T07:00:00.000Z"}
+    for data in (STREAM + result, STREAM + jsonl(again), STREAM + result + result):
+        trace = read_bytes(gemini_stream, data)
+        assert (trace.totals, trace.elapsed_s) == (Usage(300, 900, None, None, 100, 40), 13.5)
+        assert {s.reason for s in trace.skipped if s.record >= STREAM.count(b"\n")} == {"duplicate"}
+    trace = read_bytes(gemini_stream, STREAM + jsonl(INIT) + result)
+    assert (trace.totals, trace.elapsed_s) == (Usage(600, 1800, None, None, 200, 80), 27.0)

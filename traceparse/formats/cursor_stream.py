@@ -103,6 +103,7 @@ class _Reading:
         self.session: str | None = None
         self.cwd: str | None = None
         self.calls: dict[str, Event] = {}
+        self.closed: dict[str, tuple[Event, bytes]] = {}
         self.partial: Event | None = None
         self.results = Results()
 
@@ -120,9 +121,13 @@ class _Reading:
             event.role, event.blocks = "user", content_blocks(mapping(row.message).get("content"))
         elif row.type == "system":
             self.model, self.cwd = string(row.model) or self.model, string(row.cwd) or self.cwd
+            if row.subtype == "init":
+                self.results.start()
         elif row.type == "result":
             note_negative(self.log, line, row.usage, {key: getattr(row, key) for key in _USAGE_KEYS})
-            self.results.add(result_usage(row.usage, row), row.duration_ms)
+            if self.results.repeats(line, result_usage(row.usage, row), row.duration_ms):
+                self.log.skip(line, "duplicate", "by_design")
+                return
         elif row.type == "error":
             event.blocks = [Block("error", raw_text(line))]
         else:
@@ -163,6 +168,9 @@ class _Reading:
         earlier = self.calls.get(call_id) if call_id else None
         if earlier is not None and len(use.text) > len(earlier.blocks[0].text):
             earlier.blocks[0] = use
+        if earlier is None and call_id in self.closed and self._repeats_closed(call_id, line, row.subtype, use, event):
+            self.log.skip(line, "duplicate", "by_design")
+            return
         if row.subtype == "started":
             if earlier is not None:
                 self.log.skip(line, "duplicate", "by_design")
@@ -175,16 +183,31 @@ class _Reading:
         if row.subtype != "completed":
             yield unknown(self.log, line, timestamp=event.timestamp)
             return
-        if earlier is None:
+        asked = earlier
+        if asked is None:
             asked = msgspec.structs.replace(event, role="assistant", blocks=[use], timestamp=None, model=self.model)
             yield asked
         if call_id:
+            self.closed[call_id] = asked, line.data
             self.calls.pop(call_id, None)
         event.role = "tool"
         event.blocks = _answer(
             call_id, inner.get("result"), use, lasted(earlier.timestamp, event.timestamp) if earlier else None
         )
         yield event
+
+    def _repeats_closed(self, call_id: str, line: Line, stage: Any, use: Block, event: Event) -> bool:
+        """Whether a record of a call that was answered already says nothing new: its start come late, or either said again.
+
+        The same id with other arguments, or completed by another record, is a call of its own.
+        """
+        asked, answer = self.closed[call_id]
+        if stage == "completed":
+            return line.data == answer
+        if stage != "started" or use.text != asked.blocks[0].text:
+            return False
+        asked.timestamp = asked.timestamp or event.timestamp
+        return True
 
 
 def _answer(call_id: str | None, result: Any, use: Block, seconds: float | None) -> list[Block]:

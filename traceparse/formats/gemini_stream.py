@@ -135,7 +135,9 @@ class _Reading:
             event.blocks = [Block("error", raw_text(line))]
         elif row.type in ("init", "result"):
             note_negative(self.log, line, row.stats)
-            self._session(row)
+            if self._repeats(line, row):
+                self.log.skip(line, "duplicate", "by_design")
+                return
         else:
             event = unknown(self.log, line, timestamp=at)
         event.blocks = event.blocks or [Block("meta", raw_text(line))]
@@ -154,13 +156,15 @@ class _Reading:
             content = string(mapping(row.error).get("message")) or row.error
         return answer_blocks(row.tool_id, content, is_error=is_error, duration_s=seconds)
 
-    def _session(self, row: _Row) -> None:
-        if row.type == "init":
-            self.n_inits += 1
-            self.model = string(row.model) or self.model
-            self.session = self.session or string(row.session_id)
-        else:
-            self.results.add(stats_usage(row.stats), mapping(row.stats).get("duration_ms"))
+    def _repeats(self, line: Line, row: _Row) -> bool:
+        """Take in the start or the end of a run; whether it is an end that the run already had."""
+        if row.type == "result":
+            return self.results.repeats(line, stats_usage(row.stats), mapping(row.stats).get("duration_ms"))
+        self.n_inits += 1
+        self.results.start()
+        self.model = string(row.model) or self.model
+        self.session = self.session or string(row.session_id)
+        return False
 
 
 def read(log: Log) -> Iterable[Trace]:

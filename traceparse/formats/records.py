@@ -108,15 +108,37 @@ class OpenCalls:
 
 
 class Results:
-    """What a program states at its end, once for each run in the file: usage and duration, to be added up."""
+    """What a program states at its end, once for each run in the file: usage and duration, to be added up.
+
+    Two results that say the same with no new start between them are one result that stands in the file twice.
+    """
 
     def __init__(self) -> None:
         self.n = 0
+        self._since_start: list[bytes | tuple[Usage, Any]] = []
         self._usages: list[Usage] = []
         self._seconds: list[float] = []
 
-    def add(self, usage: Usage | None, milliseconds: Any) -> None:
-        """The next result; what it does not state is unknown."""
+    def start(self) -> None:
+        """Another run of the program begins."""
+        self._since_start.clear()
+
+    def repeats(self, line: Line, usage: Usage | None, milliseconds: Any) -> bool:
+        """Take the next result; what it does not state is unknown.
+
+        Returns:
+            Whether it repeats one of the same run, and so adds nothing.
+        """
+        stated: list[bytes | tuple[Usage, Any]] = [line.data]
+        if usage is not None and number(milliseconds) is not None:
+            stated.append((usage, milliseconds))
+        if any(one in self._since_start for one in stated):
+            return True
+        self._since_start += stated
+        self._add(usage, milliseconds)
+        return False
+
+    def _add(self, usage: Usage | None, milliseconds: Any) -> None:
         self.n += 1
         if usage is not None:
             self._usages.append(usage)
