@@ -226,7 +226,14 @@ def test_honest_figures_pass_the_proofs_about_time() -> None:
     [
         # The kernel runs on a stream that the events do not see: the device is busy for ten times as long.
         ({"standard": {"device_ms": [0.1] * 20, "host_ms": [1.0] * 20}}, "device_time"),
+        # A tenth of the work in half of the calls: no median of the host's tells.
+        ({"standard": {"device_ms": [0.1] * 20, "host_ms": [0.11] * 10 + [0.09] * 10}}, "device_time"),
+        ({"profile": {"fixed": {"calls": [{"kernels": [["mine", 160.0]], "busy_us": 160.0}]},
+                      "rotated": {"calls": [{"kernels": [["mine", 160.0]], "busy_us": 160.0}]}}}, "device_time"),
         ({"outside_ms": 1.0}, "outside_clock"),
+        ({"outside_ms": 0.15}, "outside_clock"),
+        # One call of twenty that does nothing, where the least time is the score.
+        ({"standard": {"device_ms": [0.1] * 19 + [0.01], "host_ms": [0.11] * 19 + [0.02]}}, "outside_clock"),
         ({"profile": {"fixed": {"calls": [{"kernels": [], "busy_us": 0.0}]}, "rotated": {"calls": [{"kernels": [], "busy_us": 0.0}]}}},
          "every_call_runs"),
         ({"profile": {"fixed": {"calls": [{"kernels": [["k", 10.0]], "busy_us": 10.0}]},
@@ -331,6 +338,45 @@ def test_words_of_library_names_do_not_accuse_ones_own_kernels() -> None:
     ]
     assert library_shares([(name, 1) for name in own])["own"] == pytest.approx(1)
     assert library_shares([(name, 1) for name in library])["library"] == pytest.approx(1)
+
+
+def test_words_in_types_and_arguments_are_not_the_functions_name() -> None:
+    own = [
+        "void my_softmax_kernel<c10::BFloat16>(c10::BFloat16 const*, c10::BFloat16*, int)",
+        "void rows<cub::BlockRadixSort<float, 128, 4> >(float*)",
+        "(anonymous namespace)::topk(float const*, at::Half*)",
+        "_flash_fwd_kernel",
+        "w4a16_gemvx_kernel",
+        "my_dot_kernel_bf16",
+        "hopper_gemm_128x128",
+        "_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversal",
+    ]
+    torchs = [
+        "void at::native::(anonymous namespace)::cunn_SoftMaxForwardReg<float, float>(float*, int)",
+        "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out(c10::Scalar const&)::lambda>",
+        "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<unsigned int>(int*)",
+        "void cub::DeviceReduceKernel<float>(float*)",
+        "_ZN2at6native27unrolled_elementwise_kernelINS0_11direct_copy",
+    ]
+    library = [
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(int)",
+        "void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensor<float const>, cublasGemvTensor<float> > >",
+        "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, float, float>(float)",
+        "void batch_trsm_left_kernel<float, 256, 4, false>(int)",
+        "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128> >(Flash_fwd_params)",
+        "volta_scudnn_128x64_relu_interior_nn_v1",
+        "ampere_int8_i16832gemm_int8_128x128_ldg16_relu_stages_64x3_tn",
+    ]
+    for whose, names in (("own", own), ("torch", torchs), ("library", library)):
+        for name in names:
+            assert library_shares([(name, 1.0)])[whose] == pytest.approx(1), name
+
+
+def test_a_recording_that_lost_calls_is_told() -> None:
+    lost = read_timing(event(profile={"fixed": {"calls": []}, "rotated": {"calls": []}}))
+    assert lost.notes == ("no whole profile was had: nothing is known of the kernels that ran",)
+    assert proofs_of(lost).gates["every_call_runs"].verdict == "skipped"
+    assert read_timing(event()).notes == read_timing(event(profile=None)).notes == ()
 
 
 def test_copies_and_fills_are_nobodys_kernels() -> None:

@@ -83,6 +83,9 @@ class ShapeTiming:
         host_ms: Host time until the whole device was idle (ms).
         outside_ms: Time of a call back to back, by the judge's clock (ms).
         best_ms: The least host time (ms), as decks take it that are scored by a speed-up.
+        host_ahead_ms: By how much a call's host time falls short of its event time, at most (ms): the host waits for the
+            device, so beyond the clocks' resolution that cannot be.
+        steps: Steps of a chain timed as a whole; 1 where single calls are timed.
         deck_timer_ms: The deck's own timer on the same model and inputs, call by call in turn with ours (median); None
             where the deck has none.
         kernel_ms: Device time of what the call launched; None where no profile could be taken.
@@ -101,6 +104,8 @@ class ShapeTiming:
     host_ms: float
     outside_ms: float
     best_ms: float
+    host_ahead_ms: float
+    steps: int
     deck_timer_ms: float | None
     kernel_ms: float | None
     kernel_rotated_ms: float | None
@@ -134,6 +139,9 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         host_ms=statistics.median(standard["host_ms"]),
         outside_ms=float(event["outside_ms"]) / steps,
         best_ms=min(standard["host_ms"]),
+        host_ahead_ms=steps
+        * max(one - other for one, other in zip(standard["device_ms"], standard["host_ms"], strict=False)),
+        steps=steps,
         deck_timer_ms=statistics.median(event["deck_timer_ms"]) if event.get("deck_timer_ms") else None,
         kernel_ms=_busy_ms(fixed),
         kernel_rotated_ms=_busy_ms(rotated),
@@ -142,8 +150,13 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         clock_mhz=event.get("clock_mhz"),
         launches=_launches([*fixed, *rotated]),
         asked_apart=_asked_apart(fixed, profile["checked"]["calls"]) if profile and "checked" in profile else None,
-        notes=tuple(_notes(standard["device_ms"], event["warmup"], median)),
+        notes=(*_notes(standard["device_ms"], event["warmup"], median), *_unseen(profile, fixed, rotated)),
     )
+
+
+def _unseen(profile: Mapping[str, Any] | None, *parts: Sequence[Any]) -> list[str]:
+    """A remark where calls were recorded and the recording is of no use; the proofs that rest on it were not made."""
+    return ["no whole profile was had: nothing is known of the kernels that ran"] if profile and not all(parts) else []
 
 
 def _launches(calls: Sequence[Mapping[str, Any]]) -> Launches | None:
