@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import pytest
+
 from traceparse.assemble import assemble
 from traceparse.assemble.outcome import outcome
 from traceparse.assemble.tools import tool_kind
@@ -55,6 +59,29 @@ def test_an_id_used_again_after_its_answer_is_a_new_call() -> None:
     assert calls(ask(0, "a"), answer(1, "a"), ask(2, "a"), answer(3, "a")) == [(0, 1), (2, 3)]
 
 
+def test_a_call_said_again_after_its_answer_is_the_same_call_where_the_log_shows_it() -> None:
+    """A copy in the same response, at the same instant, under an id drawn at random, or without an answer of its own."""
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    drawn = "toolu_01A09q90qw90lq917835lq9"
+    one, again = ask(0, "a"), ask(2, "a")
+    one.response = again.response = "m1"
+    assert calls(one, answer(1, "a"), again, answer(3, "a")) == [(0, 1)]
+    one, again = ask(0, "a"), ask(2, "a")
+    one.timestamp = again.timestamp = at
+    assert calls(one, answer(1, "a"), again, answer(3, "a")) == [(0, 1)]
+    assert calls(ask(0, drawn), answer(1, drawn), ask(2, drawn), answer(3, drawn)) == [(0, 1)]
+    assert calls(ask(0, "a"), answer(1, "a"), ask(2, "a")) == [(0, 1)]
+    for other in (ask(2, drawn, '{"x":1}'), ask(2, drawn, name="Read")):
+        assert calls(ask(0, drawn), answer(1, drawn), other) == [(0, 1), (2, None)]
+
+
+def test_a_result_that_stands_before_its_call_is_its_result_until_one_follows() -> None:
+    assert calls(answer(0, "a", is_error=True), ask(1, "a")) == [(1, 0)]
+    assert calls(answer(0, "a"), ask(1, "a"), answer(2, "a")) == [(1, 2)]
+    # A result that came twice belongs to the call before it, not to a later one under the same id.
+    assert calls(ask(0, "a"), answer(1, "a"), answer(2, "a"), ask(3, "a", "[1]")) == [(0, 1), (3, None)]
+
+
 def test_a_call_without_a_result_and_a_result_without_a_call() -> None:
     assert calls(ask(0, "a"), answer(1, "zz"), ask(2, None), answer(3, None)) == [(0, None), (2, None)]
 
@@ -93,6 +120,41 @@ def test_outcomes() -> None:
         None,
         None,
     )
+
+
+CURSOR_FAILED = """failure:
+  command:
+    cd problems/01 && {command}
+  workingDirectory: ''
+  exitCode: 2
+  signal: ''
+  stdout:
+    {printed}
+  stderr: ''
+  aborted: False
+isBackground: False"""
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("<system>ERROR: Command failed with exit code: 1.</system>\nTraceback (most recent call last):", 1),
+        ("<system>ERROR: Command failed with exit code: 139.</system>", 139),
+        # A command that prints Kimi's words: the harness's own come first.
+        ("<system>ERROR: Command failed with exit code: 3.</system>\n<system>ERROR: Command failed with exit code: 1.</system>", 3),
+        ("<system>Command executed successfully.</system>\n<system>ERROR: Command failed with exit code: 1.</system>", None),
+        ("$ cat old.log\n<system>ERROR: Command failed with exit code: 1.</system>", None),
+        (CURSOR_FAILED.format(command="python check.py", printed="FAIL"), 2),
+        (CURSOR_FAILED.format(command="python - <<'E'\n" + "    x = 1\n" * 500 + "    E", printed="exitCode: 7\n    exitCode: 8"), 2),
+        (CURSOR_FAILED.format(command="echo done", printed="x").replace("  exitCode: 2\n", ""), None),
+        ("saved\n" + CURSOR_FAILED.format(command="echo done", printed="x"), None),
+        ("exitCode: 5", None),
+    ],
+)  # fmt: skip
+def test_the_exit_code_that_kimi_and_cursor_print_is_read_and_what_a_command_printed_is_not(
+    text: str, code: int | None
+) -> None:
+    assert outcome(ToolResult("a", is_error=False), text, trust_flag=False).exit_code == code
 
 
 def test_tool_kinds_over_harnesses() -> None:

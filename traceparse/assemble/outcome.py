@@ -13,6 +13,13 @@ _EXIT_CODE = re.compile(
               |exited\ with\ code|Command\ exited\ with\ code)\s*(-?\d{1,10})(?!\d)
     | "exit_code"\s*:\s*(-?\d{1,10})(?!\d) | <exit_code>(-?\d{1,10})(?!\d)</exit_code> | \(exit\ code:?\ (-?\d{1,10})(?!\d)\)"""
 )
+_STATED_FIRST = re.compile(
+    r"""(?x)
+    \A\s*<system>ERROR:\ Command\ failed\ with\ exit\ code:\ (-?\d{1,10})\.</system>
+    | \A\s*failure:\n\ \ command:(?s:.{0,100000}?)\n\ \ workingDirectory:[^\n]*\n\ \ exitCode:\ (-?\d{1,10})(?:\n|\Z)"""
+)
+"""How Kimi and Cursor begin the result of a command that failed. Cursor's fields are indented by two, and what stands within
+them (the command, of any length; what it printed) by four or inside quotes, so that no output can pass for the field."""
 _ERROR = re.compile(
     r"\A\s*(?:<tool_use_error>|<system>ERROR|failure:|Error:|ERROR:|error: |\[Error|Tool execution (?:failed|aborted)|"
     r"The user (?:doesn't|does not) want|apply_patch verification failed|Error calling tool|Failed to )"
@@ -54,7 +61,9 @@ def outcome(result: ToolResult, text: str, *, trust_flag: bool) -> Outcome:
 
 
 def _printed_code(text: str) -> int | None:
-    """The exit status a harness printed, at the head or the tail of the output, where harnesses put it."""
+    """The exit status a harness printed: as its first words, else at the head or the tail, where other harnesses put it."""
+    if found := _STATED_FIRST.match(text):
+        return int(found[1] or found[2])
     if len(text) > _HEAD_CHARS + _TAIL_CHARS:
         found = _EXIT_CODE.search(text[:_HEAD_CHARS]) or _EXIT_CODE.search(text[-_TAIL_CHARS:])
     else:
