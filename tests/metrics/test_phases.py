@@ -289,6 +289,37 @@ def test_a_file_beside_a_cut_solution_is_part_of_it_unless_it_is_run() -> None:
     assert "".join(_phases(story)) == "pwwwwwtc"
 
 
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [("create_solution.py", "import torch\nopen('solution.py', 'w')"), ("_test_tiles.py", "import solution, torch")],
+)
+def test_a_scratch_file_beside_a_cut_solution_that_nothing_runs_or_imports_changes_nothing(
+    name: str, last: str
+) -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.kernels[-1]["complete"] = False  # the log cut it: what it imports is not known
+    story.check(True)
+    story.write("solution.py", "block = 64", op="edit")
+    story.call("write", path=f"/w/{name}", content=last)
+    story.shell("ls", name)
+    assert "".join(_phases(story)) == "wwtcc"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["from kernels import gemm", "12\tfrom .kernels import gemm", "import torch, kernels as k\nk.run()"],
+)
+def test_a_reading_that_shows_the_import_makes_a_file_part_of_a_cut_solution(shown: str) -> None:
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.kernels[-1]["complete"] = False
+    story.check(True)
+    story.call("write", path="/w/kernels.py", content="block = 64")
+    story.call("read", path="/w/solution.py", result=shown)
+    assert "".join(_phases(story)) == "wwtc"
+
+
 @pytest.mark.parametrize("missing", [("kernels",), ("scores",), ("kernels", "scores")])
 def test_missing_tables_cost_detail_only(missing: tuple[str, ...]) -> None:
     story = Story()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,6 +39,11 @@ _OLD_KEYS = frozenset(("old_string", "oldString", "old_str", "old", "old_text", 
 _KERNEL = re.compile(
     r"@(?:triton\.|cute\.)?(?:jit|kernel)\b[^\n]*\n(?:[ \t]*[@#][^\n]*\n)*[ \t]*def[ \t]+(\w+)"
     r"|__global__\s+(?:static\s+|inline\s+)*(?:void\s+)?(?:__launch_bounds__\s*\([^)]*\)\s*)?(?:void\s+)?(?!void\b)(\w+)\s*\("
+)
+_IMPORTS = re.compile(
+    r"(?:^|\\[nt]|[\s;:'\"])"
+    r"(?:from[ \t]+\.?(\w+)(?:\.\w+)*[ \t]+import\b|import[ \t]+(\w+(?:[ \t]+as[ \t]+\w+)?(?:,[ \t]*\w+(?:[ \t]+as[ \t]+\w+)?)*))",
+    re.MULTILINE,
 )
 _HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 _CONTEXT = 6
@@ -278,6 +283,7 @@ def _unlisted(frames: Frames, calls: list[dict[str, Any]], kernels: list[dict[st
         if c["file_path"] and posixpath.basename(c["file_path"]) == _SOLUTION
     }
     commands = "\n".join(call["command"] for call in calls if call["command"])
+    imported = _imported([*(call["input_json"] for call in calls), *results.values()])
     begun = min(row["record"] for row in solutions)
     for call in calls:
         if (call["turn"], call["record"]) in listed:
@@ -288,7 +294,7 @@ def _unlisted(frames: Frames, calls: list[dict[str, Any]], kernels: list[dict[st
                 folder in folders
                 and name.endswith(_SOURCES)
                 and name not in _DECK
-                and not _run_as_script(name, commands)
+                and (not name.endswith(".py") or (name[:-3] in imported and not _run_as_script(name, commands)))
             ):
                 yield call
         elif call["record"] > begun and _lost_edit(call, results.get(call["result_block"], "")):
@@ -306,11 +312,21 @@ def _is_write(call: dict[str, Any]) -> bool:
 
 
 def _run_as_script(name: str, commands: str) -> bool:
-    """A file that is run is a test or a bench; a side file is only imported. Headers and sources of C++ are never run."""
-    return (
-        name.endswith(".py")
-        and re.search(rf"(?:python[\d.]*|PY\S*)\s+(?:-\w+\s+)*\S*\b{re.escape(name)}\b", commands) is not None
-    )
+    """A Python file that is run is a test or a bench; a side file is only imported."""
+    return re.search(rf"(?:python[\d.]*|PY\S*)\s+(?:-\w+\s+)*\S*\b{re.escape(name)}\b", commands) is not None
+
+
+def _imported(texts: Iterable[str]) -> set[str]:
+    """Modules that any text of the run imports, as a call or a reading of a file shows it.
+
+    The solution's own import can lie where the log cut its text, but a test's or a reading then shows the module, too. A Python
+    file that nothing is seen to import is a scratch file, run or not. Inputs are JSON, where a line ends in an escape.
+    """
+    found: set[str] = set()
+    for text in texts:
+        for match in _IMPORTS.finditer(text):
+            found.update(part.strip().split(" ")[0] for part in (match[1] or match[2]).split(","))
+    return found
 
 
 def _texts(input_json: str) -> tuple[str, str]:
