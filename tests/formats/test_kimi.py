@@ -51,6 +51,15 @@ def test_wire_golden() -> None:
     assert [(s.record, s.reason) for s in trace.skipped] == [(5, "joined")]
 
 
+def test_wire_status_repeated_late_leaves_its_usage_on_its_step() -> None:
+    """The right values are the golden file's."""
+    for status in [line for line in WIRE.splitlines(keepends=True) if b'"StatusUpdate"' in line]:
+        trace = read_bytes(kimi_wire, WIRE + status)
+        account = total(trace, group(trace))
+        assert account.usage == Usage(uncached_input=127, cache_read=1750, cache_write=50, output=20)
+        assert [r.usage and r.usage.output for r in group(trace)] == [12, 5, 3]
+
+
 def test_wire_tool_calls() -> None:
     trace = read_bytes(kimi_wire, WIRE)
     assert [(c.name, c.command) for c in calls(trace)] == [("Shell", "python check.py"), ("Task", None)]

@@ -11,6 +11,7 @@ import pytest
 from reader_checks import FIXTURES, BytesLog, calls, head_of, jsonl, read_bytes, results, texts
 
 from traceparse import formats
+from traceparse.assemble import assemble
 from traceparse.assemble.responses import group, total
 from traceparse.formats import opencode_events, opencode_export, opencode_store
 from traceparse.formats.log import Log
@@ -155,6 +156,22 @@ def test_events_golden() -> None:
     ]
     assert opencode_events.sniff(head_of(EVENTS))
     assert trace.skipped == []
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_part_that_the_stream_tells_twice_counts_once(number: int) -> None:
+    """The right values are the golden stream's; a part told anew with another content replaces the first."""
+    lines = EVENTS.splitlines(keepends=True)
+    for data in (b"".join([*lines[: number + 1], *lines[number:]]), EVENTS + lines[number]):
+        trace = read_bytes(opencode_events, data)
+        run = assemble(trace).runs
+        assert (run["input_tokens"], run["output_tokens"], run["n_turns"], run["n_tool_calls"]) == (2207, 45, 2, 1)
+        assert (run["n_tool_errors"], run["usage_basis"], trace.cost_usd) == (1, "deduplicated", pytest.approx(0.015))
+        assert [s.reason for s in trace.skipped] == ["duplicate"]
+    finish = json.loads(lines[2])
+    finish["part"]["cost"] = 0.02
+    trace = read_bytes(opencode_events, EVENTS + jsonl(finish))
+    assert (total(trace, group(trace)).usage.output, trace.cost_usd) == (45, pytest.approx(0.025))
 
 
 def test_length_without_output_is_exhausted_not_done() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from reader_checks import FIXTURES, calls, head_of, jsonl, read_bytes, results, texts
 
+from traceparse.assemble import assemble
 from traceparse.assemble.responses import group, total
 from traceparse.formats import pi
 from traceparse.model import Usage
@@ -31,3 +34,26 @@ def test_golden() -> None:
 def test_sniff() -> None:
     assert pi.sniff(head_of(SESSION))
     assert not pi.sniff(head_of(jsonl({"type": "session_start", "id": "d", "cwd": "/"})))
+
+
+@pytest.mark.parametrize("number", range(SESSION.count(b"\n")))
+def test_an_entry_that_stands_twice_counts_once(number: int) -> None:
+    """The right values are the golden file's."""
+    lines = SESSION.splitlines(keepends=True)
+    for data in (b"".join([*lines[: number + 1], *lines[number:]]), SESSION + lines[number]):
+        trace = read_bytes(pi, data)
+        run = assemble(trace).runs
+        assert (run["input_tokens"], run["output_tokens"], run["n_turns"], run["n_tool_calls"]) == (1073, 160, 3, 1)
+        assert (run["n_tool_errors"], run["n_compactions"]) == (1, 1)
+        assert trace.cost_usd == pytest.approx(0.375)
+        assert [s.reason for s in trace.skipped] == ["duplicate"]
+
+
+def test_an_answer_written_out_anew_is_known_by_its_instant_and_counts() -> None:
+    record = json.loads(SESSION.splitlines()[3])
+    trace = read_bytes(pi, SESSION + jsonl(record | {"parentId": None}))
+    assert total(trace, group(trace)).usage.output == 160
+    assert [s.reason for s in trace.skipped] == ["duplicate"]
+    record["timestamp"] = "2025-12-09T00:59:59.000Z"
+    trace = read_bytes(pi, SESSION + jsonl(record))  # another instant is another answer
+    assert total(trace, group(trace)).usage.output == 300

@@ -220,17 +220,20 @@ class _Reading:
         event.blocks = answer_blocks(call_id, output, is_error=is_error, duration_s=seconds)
 
     def _status(self, event: Event, state: _Agent, payload: dict[str, Any]) -> None:
-        """A status may be repeated: its usage counts once per message id, the last one said."""
+        """A status may be repeated: its usage counts once per message id, the fullest one said, in the step that said it first."""
         usage = disjoint_usage(payload.get("token_usage"), _USAGE_KEYS)
         if usage is None:
             return
+        key = string(payload.get("message_id"))
+        earlier = self.usage_of.get((event.agent, key)) if key else None
+        if earlier is not None and earlier.replay == event.replay:
+            if earlier.usage is None or (usage.output or 0) >= (earlier.usage.output or 0):
+                earlier.usage = usage
+            return
         self._assistant(event, state)
         event.usage, event.final = usage, True
-        if key := string(payload.get("message_id")):
+        if key:
             event.key = world_id(key)
-            earlier = self.usage_of.get((event.agent, key))
-            if earlier is not None and earlier.replay == event.replay:
-                earlier.usage, earlier.role, earlier.response, earlier.key = None, "system", None, None
             self.usage_of[event.agent, key] = event
 
 

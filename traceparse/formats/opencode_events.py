@@ -59,7 +59,8 @@ class _Reading:
 
     def __init__(self, log: Log):
         self.log = log
-        self.parts: list[dict[str, Any]] = []
+        self.parts: dict[tuple[Any, Any], tuple[str, dict[str, Any]]] = {}
+        """By kind and id, the parts told so far: the response that each belongs to, and the part as last told."""
         self.session: str | None = None
         self.step = 0
         self.message: str | None = None
@@ -74,8 +75,14 @@ class _Reading:
         if row.type not in _TYPES or not part:
             yield unknown(self.log, line, timestamp=at)
             return
-        self.parts.append(part)
-        event = Event(line.record, "assistant", [], timestamp=at, response=self._response(row.type, part))
+        key = (row.type, string(part.get("id")) or line.record)
+        response, earlier = self.parts.get(key) or (None, None)
+        if part == earlier:
+            self.log.skip(line, "duplicate", "by_design")
+            return
+        response = response or self._response(row.type, part)
+        self.parts[key] = response, part
+        event = Event(line.record, "assistant", [], timestamp=at, response=response)
         if row.type == "tool_use":
             use, answer = tool_blocks(part)
             time = mapping(mapping(part.get("state")).get("time"))
@@ -112,9 +119,10 @@ def read(log: Log) -> Iterable[Trace]:
     """Read the stream as one trace."""
     reading = _Reading(log)
     events = list(convert(log, _DECODER, reading.events))
-    children = started_sessions(reading.parts)
+    parts = [part for _, part in reading.parts.values()]
+    children = started_sessions(parts)
     trace = trace_of_log(log, NAME, events, "message_id")
     trace.session_id, trace.incomplete = reading.session, bool(children)
-    trace.cost_usd = cost_of({**part, "type": str(part.get("type")).replace("_", "-")} for part in reading.parts)
+    trace.cost_usd = cost_of({**part, "type": str(part.get("type")).replace("_", "-")} for part in parts)
     trace.agents = {child: Agent(child, MAIN, call_id) for child, call_id in children.items()}
     yield trace

@@ -27,7 +27,7 @@ from traceparse.formats.loose import (
     use_block,
     version_text,
 )
-from traceparse.formats.records import convert, note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.records import Repeats, convert, note_negative, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "pi"
@@ -90,9 +90,14 @@ class _Reading:
         self.effort: str | None = None
         self.costs: list[float] = []
         self.n_compactions = 0
+        self.repeats = Repeats()
+        self.answers: set[str] = set()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         event = Event(line.record, "system", [], timestamp=instant(row.timestamp))
+        if (row.id is not None or event.timestamp is not None) and self.repeats(line):
+            self.log.skip(line, "duplicate", "by_design")
+            return
         message = mapping(row.message)
         role = message.get("role")
         self.effort = string(row.effort) or self.effort
@@ -104,6 +109,13 @@ class _Reading:
             if event.timestamp is not None:
                 counts = msgspec.structs.astuple(event.usage) if event.usage else ()
                 event.key = f"{event.timestamp.isoformat()} {message.get('timestamp')} {event.model} {counts}"
+                if counts and event.key in self.answers:
+                    self.log.skip(line, "duplicate", "by_design")
+                    return
+                self.answers.add(event.key)
+            cost = number(mapping(mapping(message.get("usage")).get("cost")).get("total"))
+            if cost is not None:
+                self.costs.append(cost)
         elif row.type == "message" and role == "toolResult":
             self._result(event, message)
         elif row.type == "compaction":
@@ -124,9 +136,6 @@ class _Reading:
         event.model, event.stop_reason = string(message.get("model")), string(message.get("stopReason"))
         event.usage = answer_usage(message)
         event.final = event.usage is not None
-        cost = number(mapping(mapping(message.get("usage")).get("cost")).get("total"))
-        if cost is not None:
-            self.costs.append(cost)
         content = message.get("content")
         for part in parts(content):
             item = mapping(part)
