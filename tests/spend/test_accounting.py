@@ -53,7 +53,8 @@ TURN = [{"output_tokens": None, "output_basis": "none", "est_tokens": 100}]
     ],
 )
 def test_which_figure_counts(facts: dict[str, Any], expected: tuple[int | None, str | None]) -> None:
-    assert run_spend(run(**facts), TURN) == expected
+    turn = {"output_tokens": None, "output_basis": "none", "est_tokens": facts.get("est_tokens", 100)}
+    assert run_spend(run(**facts), [turn]) == expected
 
 
 def test_a_plausible_published_total_is_spread_and_an_implausible_one_is_not() -> None:
@@ -71,19 +72,87 @@ def test_a_published_total_counts_before_a_lower_bound_of_the_log_but_not_below_
     assert run_spend(facts | {"output_tokens": 500_000}, TURN) == (500_000, "estimated")
 
 
-@given(st.integers(0, 10**7), st.lists(st.integers(0, 10**5), min_size=1, max_size=40))
-def test_turns_sum_to_the_run_exactly(spend: int, seen: list[int]) -> None:
+@given(
+    st.integers(0, 10**7),
+    st.sampled_from(["reported", "scaled", "estimated"]),
+    st.lists(st.integers(0, 10**5), min_size=1, max_size=40),
+)
+def test_turns_sum_to_the_run_exactly(spend: int, basis: str, seen: list[int]) -> None:
     turns = [{"output_tokens": None, "output_basis": "none", "est_tokens": n} for n in seen]
-    shares = turn_spend(spend, "scaled", turns)
+    shares = turn_spend(run(), spend, basis, turns)
     assert sum(n or 0 for n in shares) == spend
     assert all((n or 0) >= 0 for n in shares)
+    if spend >= sum(seen):
+        assert all((share or 0) >= n for share, n in zip(shares, seen, strict=True))
 
 
 def test_reported_outputs_of_the_turns_are_their_spend() -> None:
     turns = [{"output_tokens": n, "output_basis": "reported", "est_tokens": 1} for n in (640, 7)]
-    assert turn_spend(647, "reported", turns) == [640, 7]
-    assert turn_spend(1294, "reported", turns) == [1280, 14]  # a total above them keeps their proportion
-    assert turn_spend(647, "estimated", turns) == [640, 7]  # a lower bound that is theirs
+    assert turn_spend(run(), 647, "reported", turns) == [640, 7]
+    assert turn_spend(run(), 1294, "reported", turns) == [1280, 14]  # a total above them keeps their proportion
+    assert turn_spend(run(), 647, "estimated", turns) == [640, 7]  # a lower bound that is theirs
+
+
+def turn(output: int | None, seen: int, *, final: bool = False) -> dict[str, Any]:
+    basis = "none" if output is None else "reported" if final else "lower_bound"
+    return {"output_tokens": output, "output_basis": basis, "est_tokens": seen}
+
+
+MIXED = [turn(2, 500), turn(900, 100), turn(3_000, 2_500, final=True), turn(None, 40)]
+"""A placeholder of a long text, a figure of the stream above its text, a final figure, and a response without usage."""
+
+
+def test_each_turn_counts_with_the_larger_of_placeholder_and_text() -> None:
+    # 500 + 900 + 3,000 + 40 = 4,440; the log's own sum is 2 + 900 + 3,000 = 3,902, the text 500 + 100 + 2,500 + 40 = 3,140.
+    facts = run(format="claude-code", output_tokens=3_902, output_basis="lower_bound", est_tokens=3_140)
+    assert run_spend(facts, MIXED) == (4_440, "estimated")
+    assert turn_spend(facts, 4_440, "estimated", MIXED) == [500, 900, 3_000, 40]
+    # The converter's outputs say nothing of any turn.
+    facts = run(format="claude-code-converted", output_tokens=3_902, output_basis="lower_bound", est_tokens=3_140)
+    assert run_spend(facts, MIXED) == (3_140, "estimated")
+    assert turn_spend(facts, 3_140, "estimated", MIXED) == [500, 100, 2_500, 40]
+
+
+def test_a_total_above_the_turns_leaves_final_figures_as_they_are() -> None:
+    # 5,880 less 3,000 is 2,880: twice what the other turns hold at least, 500 + 900 + 40.
+    facts = run(format="claude-code", output_tokens=5_880, output_basis="lower_bound", est_tokens=3_140)
+    assert run_spend(facts, MIXED) == (5_880, "estimated")
+    for basis in ("estimated", "scaled", "reported"):
+        assert turn_spend(facts, 5_880, basis, MIXED) == [1_000, 1_800, 3_000, 80]
+    # A reported total of another vocabulary, shorter than the text: in proportion to the text, 500 : 100 : 2,500 : 40.
+    assert turn_spend(facts, 1_570, "reported", MIXED) == [250, 50, 1_250, 20]
+
+
+def test_a_final_figure_counts_only_where_it_can_cover_its_text() -> None:
+    # Below half of the text no vocabulary explains it: 300 + 80 = 380, and never less than the text of the whole run.
+    facts = run(format="claude-code", output_tokens=180, output_basis="lower_bound", est_tokens=330)
+    turns = [turn(100, 300, final=True), turn(80, 30, final=True)]
+    assert run_spend(facts, turns) == (380, "estimated")
+    assert turn_spend(facts, 380, "estimated", turns) == [300, 80]
+    turns = [turn(200, 300, final=True), turn(1, 30)]
+    assert run_spend(facts | {"output_tokens": 201}, turns) == (330, "estimated")
+    assert turn_spend(facts, 330, "estimated", turns) == [300, 30]
+
+
+def test_a_placeholder_is_no_spend_of_a_long_turn(here: Path) -> None:
+    # LONG is 20 times "The quick brown fox jumps over the lazy dog." and a space: 10 tokens each and one for the last space,
+    # 201. At 25 USD per million output tokens, 201 + 640 = 841 cost 0.021025; the placeholders alone, 642, would be 0.01605.
+    done = native(3, "assistant", [{"type": "text", "text": "done"}], mid="m2", u=usage(0, 640), stop="end_turn")
+    write_lines(
+        here / "logs/s.jsonl",
+        native(0, "user", "go"),
+        native(1, "assistant", call("Write", content=LONG), mid="m1", u=usage(0, 2)),
+        native(2, "user", result()),
+        done,
+    )
+    data = tp.load("logs")
+    row = data.runs.row(0, named=True)
+    assert (row["spend_tokens"], row["spend_basis"], row["output_tokens"]) == (841, "estimated", 642)
+    assert data.turns["spend_tokens"].to_list() == [201, 640]
+    assert data.turns["cum_spend_tokens"].to_list() == [201, 841]
+    assert data.turns["cost_usd"].to_list() == pytest.approx([0.005025, 0.016])
+    assert (row["cost_low_usd"], row["cost_high_usd"]) == (pytest.approx(0.021025), None)
+    assert row["price_basis"].endswith("; logged or estimated output of each turn, a lower bound")
 
 
 def test_a_hand_count_of_a_small_run(here: Path) -> None:

@@ -1,8 +1,9 @@
 """What each turn and run spent and cost: fills the token-estimate, spend and cost columns. Reads no logs and no price lists itself.
 
 Source of the rules: a figure of the log counts only where it is the log's last word and large enough for the visible text it must
-cover; a lower bound of the log is a floor like the tokenised text, and the larger of the two counts; the converter's outputs
-are placeholders of the stream and never count; a published total counts where it is plausible. A floor has no upper bound of cost.
+cover; a lower bound of the log is a floor like the tokenised text, and of each response the larger of the two counts; the
+converter's outputs are placeholders of the stream and never count; a published total counts where it is plausible. A floor has no
+upper bound of cost.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def add_spend(frames: Frames) -> Frames:
         turns = by_trace.get((run["trace_id"],))
         rows = list(turns.iter_rows(named=True)) if turns is not None else []
         spend, basis = run_spend(run, rows)
-        shares = turn_spend(spend, basis, rows)
+        shares = turn_spend(run, spend, basis, rows)
         per_turn, per_run = _cost(run, rows, shares, basis)
         sums = _so_far(shares, rows)
         for share, cum, usd in zip(shares, sums, per_turn, strict=True):
@@ -97,40 +98,71 @@ def run_spend(run: dict[str, Any], turns: list[dict[str, Any]]) -> tuple[int | N
     Returns:
         ``reported``: the log's own final figure, also where another vocabulary than ours counts the text shorter (`SPREAD`), or
         final per-response figures that cover the visible text; ``scaled``: a plausible published total; ``estimated``: a floor,
-        the tokenised visible text (hidden reasoning is not in it) or the log's own lower bound where that is larger.
+        the sum of what each turn generated at least (`_least`; hidden reasoning is not in tokenised text), or the log's own lower
+        bound for the run where that is larger.
         (None, None) for a run without turns or figures.
     """
     seen, logged = run["est_tokens"], run["output_tokens"]
     if not turns:
         return None, None
-    if run["format"].endswith("-converted"):  # its outputs are placeholders
+    if _placeholders(run):
         logged = None
     if logged is not None:
         final = run["output_basis"] == "reported"
         covers = seen is None or logged >= seen * (1 - SPREAD if final else 1)
         if covers and run["output_basis"] != "lower_bound" and (logged > 0 or final):
             return logged, "reported"
-    floor = max((figure for figure in (seen, logged) if figure is not None), default=None)
+    known = [figure for figure in (seen, logged) if figure is not None]
+    # A sum over the run would let the final figures of some responses hide that others hold nothing but a placeholder.
+    floor = max(*known, sum(_least(run, turn)[0] for turn in turns)) if known else None
     cell = cell_for(run["run_id"], run["trace_id"]) if run["run_id"] else None
     if cell and cell.output_tokens and cell.tokens_plausible and floor is not None and cell.output_tokens >= floor:
         return cell.output_tokens, "scaled"
     return (floor, "estimated") if floor is not None else (None, None)
 
 
-def turn_spend(spend: int | None, basis: str | None, turns: list[dict[str, Any]]) -> list[int | None]:
+def turn_spend(
+    run: dict[str, Any], spend: int | None, basis: str | None, turns: list[dict[str, Any]]
+) -> list[int | None]:
     """The turns' shares of the run's spend; they sum to it exactly.
 
-    Per-response outputs that add up to it are the shares themselves; any other total is spread in proportion to the turns' own
-    output figures where all are final, else to their visible text.
+    A reported total is spread in proportion to the turns' outputs where these add up to it or are all final. Else a turn's final
+    figure is its share as it stands, and what is left is spread over the other turns in proportion to what each of them
+    generated at least (`_least`), so that none gets less. A total that is too small for this, or is nothing but the visible
+    text, is spread in proportion to that text.
     """
     if spend is None:
         return [None] * len(turns)
-    outputs = [turn["output_tokens"] for turn in turns]
-    if basis in ("reported", "estimated") and sum(n or 0 for n in outputs) == spend:
-        return [n or 0 for n in outputs]
-    final = basis == "reported" and all(turn["output_basis"] == "reported" for turn in turns)
-    weights = [n or 0 for n in outputs] if final else [turn["est_tokens"] or 0 for turn in turns]
-    return list(allot(spend, weights))
+    outputs = [turn["output_tokens"] or 0 for turn in turns]
+    if basis == "reported" and (sum(outputs) == spend or all(turn["output_basis"] == "reported" for turn in turns)):
+        return list(allot(spend, outputs))
+    least = [_least(run, turn) for turn in turns]
+    floor, seen = sum(tokens for tokens, _ in least), [turn["est_tokens"] or 0 for turn in turns]
+    if floor > spend or (basis == "estimated" and floor < spend == sum(seen)):
+        return list(allot(spend, seen))
+    kept = [tokens if final else 0 for tokens, final in least]
+    weights = [0 if final else tokens for tokens, final in least]
+    if not any(weights):  # nothing tells where the rest belongs but the final figures themselves
+        return list(allot(spend, [tokens for tokens, _ in least]))
+    return [own + part for own, part in zip(kept, allot(spend - sum(kept), weights), strict=True)]
+
+
+def _least(run: dict[str, Any], turn: dict[str, Any]) -> tuple[int, bool]:
+    """Tokens that a turn generated at least, and whether they are the log's final figure for it.
+
+    A final figure stands unless it is too small for the visible text (`SPREAD`); any other figure of the log is what the stream
+    had counted when the record was written, so the visible text counts where it is longer.
+    """
+    seen, logged = turn["est_tokens"] or 0, turn["output_tokens"]
+    if logged is None or _placeholders(run):
+        return seen, False
+    final = turn["output_basis"] == "reported" and logged >= seen * (1 - SPREAD)
+    return (logged if final else max(seen, logged)), final
+
+
+def _placeholders(run: dict[str, Any]) -> bool:
+    """The log's outputs are the converter's: placeholders, which say nothing of any response."""
+    return str(run["format"]).endswith("-converted")
 
 
 def _cost(
@@ -202,9 +234,11 @@ def _cost(
 
 def _figure(run: dict[str, Any], spend: int, basis: str | None) -> str:
     """For `price_basis`: which output is priced, and whether the prompt counts are all of the run's."""
-    logged = basis == "estimated" and spend > (run["est_tokens"] or 0)
     output = "logged output" if basis == "reported" else f"{basis} output" if basis else "no output figure"
-    notes = ["logged output, a lower bound" if logged else output]
+    if basis == "estimated" and spend > (run["est_tokens"] or 0):
+        whole = spend == run["output_tokens"]
+        output = "logged output, a lower bound" if whole else "logged or estimated output of each turn, a lower bound"
+    notes = [output]
     if run["usage_basis"] == "lower_bound":
         notes.append("prompt counts are a lower bound")
     return "; ".join(notes)
