@@ -78,10 +78,49 @@ def test_our_own_functions_are_watched_too(candidate: Candidate, monkeypatch: py
     assert candidate.state({})["patched"] == []
     monkeypatch.setattr(meter.Clock, "once", lambda *_: (0.0, 0.0))
     monkeypatch.setattr("traceparse.rerun.child.wire.Wire.send", print)
-    assert candidate.state({})["patched"] == [
+    found = candidate.state({})["patched"]
+    assert [name for name in found if ".__" not in name] == [
         "traceparse.rerun.child.meter.Clock.once",
         "traceparse.rerun.child.wire.Wire.send",
     ]
+
+
+def _instead(self: Any, call: Any, inputs: Any) -> tuple[float, float]:
+    self.last = call(inputs)
+    return 0.0, 0.0
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "put", "told"),
+    [
+        ("meter.Clock.once", "__code__", _instead.__code__, ["meter.Clock.once.__code__"]),
+        ("meter", "_perf_counter", lambda: 0.0, ["meter._perf_counter"]),
+        ("meter._Event", "elapsed_time", lambda *_: 0.0, ["meter._Event.*"]),
+        ("candidate.Candidate.time", "__defaults__", (1,), ["candidate.Candidate.time.__defaults__"]),
+    ],
+)
+def test_what_our_functions_are_made_of_is_watched(
+    candidate: Candidate, monkeypatch: pytest.MonkeyPatch, place: str, name: str, put: Any, told: list[str]
+) -> None:
+    module, *parts = place.split(".")
+    target: Any = sys.modules[f"traceparse.rerun.child.{module}"]
+    for part in parts:
+        target = getattr(target, part)
+    monkeypatch.setattr(target, name, put, raising=False)
+    assert candidate.state({})["patched"] == [f"traceparse.rerun.child.{one}" for one in told]
+    monkeypatch.undo()
+    assert candidate.state({})["patched"] == []
+
+
+def test_who_wraps_the_reference_learns_not_when_inputs_are_made(candidate: Candidate) -> None:
+    told: list[int] = []
+    shown = sys.modules["reference"]
+    made = shown.get_inputs
+    shown.get_inputs = lambda: told.append(1) or made()
+    assert shown.rows == 8 if hasattr(shown, "rows") else shown.ROWS == 8  # the open shape's, as a solution reads them
+    candidate.ready({"recipes": [vars(Recipe(1))]})
+    candidate.time({"count": 5, "limit_s": 60, "keep": [1], "warmup": 3, "moved": 2, "recipe": vars(Recipe(1))})
+    assert told == []
 
 
 def test_a_switch_that_torch_refuses_to_read_is_a_changed_switch_and_no_error() -> None:

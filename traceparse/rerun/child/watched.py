@@ -9,7 +9,7 @@ import builtins
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch.utils._device import DeviceContext
 
 _function_modes: Callable[[], list[object]] = torch.overrides._get_current_function_mode_stack
 _FOLDER = "traceparse.rerun.child."
+_MADE_OF = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
 
 
 def switches() -> dict[str, str]:
@@ -50,7 +51,7 @@ def _asked(switch: Callable[[], object]) -> object:
 
 
 def tools() -> dict[str, object]:
-    """The functions that graders measure and compare with, and our own in this process; what is replaced is another object."""
+    """The functions that graders measure and compare with, and our own in this process, for `replaced`."""
     found: dict[str, Any] = {
         "time.perf_counter": time.perf_counter,
         "time.time": time.time,
@@ -72,22 +73,42 @@ def tools() -> dict[str, object]:
         "os._exit": os._exit,
         "sys.exit": sys.exit,
     }
+    for kind in (torch.profiler.record_function, torch.profiler.profile):
+        for name in ("__enter__", "__exit__"):
+            found[f"{kind.__name__}.{name}"] = getattr(kind, name)
     return found | _own()
 
 
+def replaced(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Names of `before`, as `tools` gave them, behind which there is something else in `now`."""
+    return sorted(
+        name
+        for name, was in before.items()
+        if (now.get(name) != was if isinstance(was, frozenset) else now.get(name) is not was)
+    )
+
+
 def _own() -> dict[str, Any]:
-    """Functions and methods of this folder's modules, which a candidate could import by name."""
+    """What the modules of this folder hold, which a candidate could import by name.
+
+    Every global, every member of a class, what each function of theirs is made of, and by ``*`` which names there are.
+    """
     found: dict[str, Any] = {}
     for module in [one for name, one in sys.modules.items() if name.startswith(_FOLDER)]:
+        spaces = {module.__name__: vars(module)}
         for name, value in list(vars(module).items()):
-            for spelt, part in (
-                (name, value),
-                *((f"{name}.{key}", inner) for key, inner in _methods(value, module.__name__)),
-            ):
-                if isinstance(part, FunctionType):
-                    found[f"{module.__name__}.{spelt}"] = part
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                spaces[f"{module.__name__}.{name}"] = dict(vars(value))
+        for space, members in spaces.items():
+            plain = {name: part for name, part in members.items() if not _is_special(name, part)}
+            found[f"{space}.*"] = frozenset(plain)
+            for name, part in plain.items():
+                found[f"{space}.{name}"] = part
+                if isinstance(part, FunctionType) and part.__module__ == module.__name__:
+                    found |= {f"{space}.{name}.{kind}": getattr(part, kind) for kind in _MADE_OF}
     return found
 
 
-def _methods(value: object, module: str) -> list[tuple[str, object]]:
-    return list(vars(value).items()) if isinstance(value, type) and value.__module__ == module else []
+def _is_special(name: str, part: object) -> bool:
+    """What Python itself puts there, and may add to later."""
+    return name.startswith("__") and name.endswith("__") and not isinstance(part, FunctionType)
