@@ -372,6 +372,14 @@ def test_words_in_types_and_arguments_are_not_the_functions_name() -> None:
             assert library_shares([(name, 1.0)])[whose] == pytest.approx(1), name
 
 
+def test_calls_that_contents_slow_down_are_remarked() -> None:
+    moving = {"device_ms": [0.3] * 20, "host_ms": [0.31] * 20}
+    told = read_timing(event(hardened=moving)).notes
+    assert told == ("0.3000 ms where contents and addresses change from call to call, 0.1000 ms where not",)
+    slower = {"device_ms": [0.115] * 20, "host_ms": [0.12] * 20}
+    assert read_timing(event(hardened=slower)).notes == ()
+
+
 def test_a_recording_that_lost_calls_is_told() -> None:
     lost = read_timing(event(profile={"fixed": {"calls": []}, "rotated": {"calls": []}}))
     assert lost.notes == ("no whole profile was had: nothing is known of the kernels that ran",)
