@@ -224,7 +224,8 @@ def _pairs(run: dict[str, Any], sums: dict[str, Any]) -> Iterator[_Pair]:
             reason = _log_reason(run, sums, side, logged)
             yield _Pair(f"{side}_in_log", sums[side], "sum over responses", logged, "the log's own total", reason)
     if (logged_cost := run["logged_cost_usd"]) is not None:
-        yield _Pair("cost_in_log", run["cost_usd"], "list prices", logged_cost, "the log's own cost", _cost_reason(run))
+        ours_from = "list prices" if run["cost_high_usd"] is not None else "list prices, at least"
+        yield _Pair("cost_in_log", run["cost_usd"], ours_from, logged_cost, "the log's own cost", _cost_reason(run))
     yield from _published(run, sums)
     ours = run["spend_tokens"] if run["spend_basis"] in ("reported", "scaled") else run["output_tokens"]
     if ours is not None and run["est_tokens"]:

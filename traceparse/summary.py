@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -64,20 +64,48 @@ def summarise(data: Dataset) -> list[tuple[str, str]]:
     if runs["spend_basis"].null_count() < n:
         spend = runs["spend_tokens"].sum()
         lines.append(("spend", f"{spend:,} output tokens; runs by basis: {coverage(runs, 'spend_basis')}"))
-        priced = runs["cost_usd"].drop_nulls()
-        lines.append(
-            (
-                "cost",
-                f"{priced.len()} of {n} runs priced, {priced.sum():,.2f} USD at list prices"
-                if priced.len()
-                else "no run could be priced",
-            )
-        )
+        lines.append(("cost", cost_line(runs)))
     lines.append(("clock", coverage(runs, "time_basis")))
     if runs["score"].null_count() < n:
         lines.append(("scores", f"{n - runs['score'].null_count()} of {n} runs with an official score in the trace"))
     lines.append(("skipped", skipped_line(skipped)))
     return lines
+
+
+class Cost(NamedTuple):
+    """What priced runs cost together: USD at list prices, their number, and whether the sum is only a floor."""
+
+    usd: float
+    n_priced: int
+    is_floor: bool
+
+    def __str__(self) -> str:
+        return f"{'at least ' if self.is_floor else ''}{self.usd:,.2f} USD"
+
+
+def cost_of(runs: pl.DataFrame) -> Cost:
+    """The sum over the runs that have a cost; of one without an upper bound the lower one counts, and the sum is a floor."""
+    import polars as pl
+
+    priced = runs.filter(pl.col("cost_usd").is_not_null())
+    is_floor = pl.col("cost_high_usd").is_null()
+    least = pl.when(is_floor).then(pl.coalesce("cost_low_usd", "cost_usd")).otherwise("cost_usd")
+    return Cost(float(priced.select(least).to_series().sum()), priced.height, priced["cost_high_usd"].null_count() > 0)
+
+
+def cost_line(runs: pl.DataFrame) -> str:
+    """The cost of all runs, and of those whose spend is known the same way, most runs first."""
+    import polars as pl
+
+    whole = cost_of(runs)
+    if not whole.n_priced:
+        return "no run could be priced"
+    by_basis = runs.group_by(pl.col("spend_basis").fill_null("unknown"))
+    parts = sorted(
+        ((cost_of(rows), basis) for (basis,), rows in by_basis), key=lambda part: (-part[0].n_priced, part[1])
+    )
+    told = ", ".join(f"{basis} {cost.n_priced} ({cost})" for cost, basis in parts if cost.n_priced)
+    return f"{whole.n_priced} of {runs.height} runs priced, {whole} at list prices; runs by basis of spend: {told}"
 
 
 def coverage(runs: pl.DataFrame, column: str) -> str:

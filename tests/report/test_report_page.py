@@ -277,6 +277,38 @@ def test_pages_of_two_loads_of_one_source_do_not_replace_each_other(
 
 
 @pytest.mark.parametrize(
+    ("columns", "tile", "milestone"),
+    [
+        ({"cost_usd": 5.0, "cost_low_usd": 5.0, "cost_high_usd": 5.0}, "$5.00|list price", "$4.00"),
+        ({"cost_usd": 5.0, "cost_low_usd": 5.0}, "at least $5.00|list price", "at least $4.00"),
+        ({"cost_low_usd": 5.0}, "at least $5.00|list price", "at least $4.00"),
+        ({"cost_low_usd": 5.0, "cost_high_usd": 6.0}, "–|at least $5.00", "$4.00"),
+    ],
+)
+def test_a_cost_without_an_upper_bound_is_told_as_a_floor_wherever_it_stands(
+    tmp_path: Path, columns: dict[str, object], tile: str, milestone: str
+) -> None:
+    known = {"n_turns": 2, "input_tokens": 50, "spend_tokens": 9, "spend_basis": "estimated"} | columns
+    best = {"trace_id": "a", "frugal_stop_turn": 1, "frugal_stop_tokens": 9, "frugal_stop_usd": 4.0, "best_score": 0.5}
+    step = full()["roi"][0] | {"trace_id": "a"}
+    data = dataset(tmp_path / "d", rows(runs=[run("a", model="m", **known)], roi_runs=[best], roi=[step]))
+    page = write_report(data, ["a"], tmp_path / "a.html")[0].read_text("utf-8")
+    found = re.search(r"<dt>Cost</dt><dd>([^<]*)</dd><dd class=\"sub\">([^<]*)</dd>", page)
+    assert found is not None and "|".join(part.strip() for part in found.groups()) == tile
+    assert re.findall(r"<td>frugal stop.*</td><td class=\"n\">([^<]*)</td></tr>", page) == [milestone]
+
+
+def test_the_cost_of_all_runs_is_a_floor_where_one_of_them_is(tmp_path: Path) -> None:
+    exact = run("a", model="m", cost_usd=5.0, cost_low_usd=5.0, cost_high_usd=5.0)
+    floor = run("b", model="n", cost_usd=2.0, cost_low_usd=2.0)
+    (page,) = write_report(dataset(tmp_path / "d", rows(runs=[exact, floor], turns=[])), [], tmp_path / "page.html")
+    text = page.read_text("utf-8")
+    assert "<dd>$7.00<small>at least, list price</small></dd>" in text
+    told = re.findall(r"data-v=\"([25]\.0)\">([^<]*)</td>", text)  # by harness, by model, by run
+    assert sorted({(value, cost.strip()) for value, cost in told}) == [("2.0", "at least $2.00"), ("5.0", "$5.00")]
+
+
+@pytest.mark.parametrize(
     ("columns", "reason"),
     [
         ({"n_turns": 0}, "no response in the log"),

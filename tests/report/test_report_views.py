@@ -111,6 +111,16 @@ def test_coverage_counts_every_run_once_per_figure() -> None:
     assert tally.group_by("figure").agg(pl.col("runs").sum())["runs"].unique().to_list() == [5]
 
 
+def test_a_cost_without_an_upper_bound_is_no_known_figure() -> None:
+    costs = [(5.0, 5.0, 6.0), (5.0, 5.0, None), (None, 5.0, None), (None, 5.0, 6.0), (None, None, None)]
+    names = ("cost_usd", "cost_low_usd", "cost_high_usd")
+    priced = [run(str(n), **dict(zip(names, bounds, strict=True))) for n, bounds in enumerate(costs)]
+    found = views.coverage(views.scored(table("runs", priced))).filter(pl.col("figure") == "cost")
+    assert found.select("basis", "level", "runs").rows() == [
+        ("priced", "known", 1), ("range only", "inferred", 1), ("at least", "estimate or bound", 2), ("none", "absent", 1)
+    ]  # fmt: skip
+
+
 def test_content_is_summed_by_kind_and_what_was_not_visible_stands_beside_it() -> None:
     kinds = views.content_kinds(RUNS, TABLES["blocks"].lazy()).filter(pl.col("harness") == "claude")
     found = dict(kinds.select("kind", "tokens").iter_rows())

@@ -13,7 +13,7 @@ from traceparse.report.page import Figure, render
 from traceparse.report.places import located
 from traceparse.report.views import findings
 from traceparse.schema.reasons import REASONS
-from traceparse.summary import summarise
+from traceparse.summary import cost_of, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,7 +115,7 @@ def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
         .agg(n=pl.len(), tokens=pl.col("spend_tokens").sum())
         .sort("n", descending=True)
     )
-    priced = runs["cost_usd"].drop_nulls()
+    cost = cost_of(runs)
     return {
         "runs": runs.height,
         "problems": runs["problem"].n_unique(),
@@ -123,8 +123,9 @@ def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
         "harnesses": runs["harness"].n_unique(),
         "spend": runs["spend_tokens"].sum() if runs["spend_tokens"].count() else None,
         "spend_bases": spend.rows(),
-        "cost": priced.sum() if priced.len() else None,
-        "n_priced": priced.len(),
+        "cost": cost.usd if cost.n_priced else None,
+        "cost_is_floor": cost.is_floor,
+        "n_priced": cost.n_priced,
         "turns": runs["n_turns"].sum(),
         "calls": runs["n_tool_calls"].sum(),
         "scored": runs["shown_score"].count(),

@@ -100,7 +100,7 @@ delta_best: f64? gain of best_score against the step before; the first one gains
 cum_spend_tokens: i64? spend up to this observation
 delta_spend_tokens: i64? spend since the step before
 cum_s: f64? time up to this observation
-cum_usd: f64? cost up to this observation
+cum_usd: f64? cost up to this observation; a floor where the run's cost_high_usd is null
 roi: f64? delta_best per 1,000 spend tokens; null when no token lies between
 share_of_final: f64? best_score over the final best, 0..1; null before the first score that counts
 """,
@@ -122,7 +122,7 @@ _MARK_COLUMNS = "\n".join(
         ("turn", "i64?", "turn"),
         ("tokens", "i64?", "spend"),
         ("s", "f64?", "time"),
-        ("usd", "f64?", "cost"),
+        ("usd", "f64?", "cost, a floor where the run's cost_high_usd is null"),
         ("share", "f64?", "share of the run's spend"),
     )
 )

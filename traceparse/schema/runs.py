@@ -61,7 +61,7 @@ logged_cost_usd: f64? the log's own figure for the run's cost, for reconciling; 
 est_tokens: i64? tokenised visible output (o200k_base)
 spend_tokens: i64? best available count of output tokens; what ROI uses
 spend_basis: str? reported, scaled or estimated
-cost_usd: f64? list-price equivalent of the run's tokens
+cost_usd: f64? list-price equivalent of the run's tokens; a floor where cost_high_usd is null
 price_basis: str? dated price list and which output figure it priced
 cost_low_usd: f64? lower end where the cache split, the tier or the price is not known exactly; the output priced is price_basis's
 cost_high_usd: f64? upper end of the same; null where output or prompt counts are only known to be at least so many

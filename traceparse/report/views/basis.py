@@ -19,6 +19,7 @@ LEVELS = {
     "published": "known",
     "lower_bound": "estimate or bound",
     "estimated": "estimate or bound",
+    "at least": "estimate or bound",
     "none": "absent",
 }
 """Basis → how sure it is."""
@@ -36,8 +37,11 @@ def coverage(runs: pl.DataFrame) -> pl.DataFrame:
         Columns ``figure``, ``basis``, ``level`` (known, inferred, estimate or bound, absent), ``runs``, ``share`` (0..1), ``order``;
         the bases of a figure from the surest down.
     """
+    is_known = pl.any_horizontal(pl.col("cost_usd", "cost_low_usd").is_not_null())
     cost = (
-        pl.when(pl.col("cost_usd").is_not_null())
+        pl.when(is_known & pl.col("cost_high_usd").is_null())
+        .then(pl.lit("at least"))
+        .when(pl.col("cost_usd").is_not_null())
         .then(pl.lit("priced"))
         .when(pl.col("cost_low_usd").is_not_null())
         .then(pl.lit("range only"))
