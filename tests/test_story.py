@@ -113,6 +113,7 @@ def test_ptx_against_triton() -> None:
     assert (spend.status, spend.found, spend.published) == ("computed", 10_000, 433_871)
     score = one["it scores 0.254"]
     assert (score.status, score.found, score.published, score.agrees) == ("computed", 0.283, 0.2535, False)
+    assert (score.published_agrees, spend.published_agrees) == (True, True)
 
 
 def test_a_loaded_run_without_such_a_kernel_is_undecided() -> None:

@@ -38,6 +38,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
         status: Where `found` comes from.
         found: Our figure; None where there is none, or where what is found is a text.
         published: The published figure beside a computed one.
+        published_agrees: `published` rounds to `stated`; None where one is missing.
         source: Table and record, or published file.
         deviation: found / stated - 1; None where one is missing or stated is 0.
         agrees: `found` rounds to `stated`; None where one is missing.
@@ -53,6 +54,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     found: float | None
     published: float | None
+    published_agrees: bool | None
     source: str
     deviation: float | None
     agrees: bool | None
@@ -141,12 +143,13 @@ class Evidence:
         missing = traceable and run_id is not None and computed is None and self.trace(run_id) is None
         status: Status = "computed" if computed else "fact" if fact else "not_loaded" if missing else "undecided"
         found = best.value if best else None
-        agrees = abs(found - stated) <= half * (1 + 1e-6) if found is not None and stated is not None else None
+        published = fact.value if computed and fact else None
         silent = "" if best or missing or why else "the data at hand does not show it"
+        agrees = _agrees(found, stated, half)
         reasons = [best.why if best else silent, why if agrees is not True else ""]
         return Statement(
             topic=topic, says=says, run_id=run_id, stated=stated, unit=unit, status=status, found=found,
-            published=fact.value if computed and fact else None, source=best.source if best else "", agrees=agrees,
+            published=published, published_agrees=_agrees(published, stated, half), source=best.source if best else "", agrees=agrees,
             deviation=found / stated - 1 if found is not None and stated else None, why="; ".join(reason for reason in reasons if reason),
             load=f"{_MEGA if '_kimi_linear_' in (run_id or '') else _HARD}: {run_id}" if missing else None,
         )  # fmt: skip
@@ -172,6 +175,10 @@ class Evidence:
             board_fact(cell, cell.rescaled_score if cell.rescaled_score is not None else cell.score) if cell else None
         )
         return self.statement(topic, says, stated, unit, run_id, computed=computed, fact=fact, half=half, why=why)
+
+
+def _agrees(found: float | None, stated: float | None, half: float) -> bool | None:
+    return abs(found - stated) <= half * (1 + 1e-6) if found is not None and stated is not None else None
 
 
 def _canonical(run_id: str) -> str:

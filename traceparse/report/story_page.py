@@ -40,5 +40,6 @@ def story_page(data: Dataset) -> str:
         counts={name: sum(s.status == name for s in said) for name in STATUS},
         n_agree=sum(s.agrees is True for s in said),
         n_differ=sum(s.agrees is False for s in said),
+        n_published=sum(s.agrees is False and s.published_agrees is True for s in said),
         missing=sorted({s.load for s in said if s.status == "not_loaded" and s.load}),
     )
