@@ -256,6 +256,45 @@ def test_where_the_log_hides_the_command_the_form_decides() -> None:
     assert trace.official() == [(1, 18.6956), (3, 1.0), (7, 1.0), (11, 1.0)]
 
 
+OTHER_RUN = "/k/outputs/runs/20260618_024321_claude_claude-opus-4-8_05_topk_bitonic"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"cd {OTHER_RUN}; echo '--- check.log tail ---'; tail -3 check.log; tail -8 benchmark.log; python3 -c \"import js\n\n... (114 more chars)",
+        f'tail -3 {OTHER_RUN}/check.log; python3 -c "import js\n\n... (114 more chars)',
+        f'cd {OTHER_RUN}; wc -l solution.py; python3 -c "import js\n\n... (114 more chars)',
+        f"cd {OTHER_RUN}",  # the first line of several
+    ],
+)
+def test_a_cut_command_in_another_runs_folder_shows_that_runs_figures(command: str) -> None:
+    trace = Trace()
+    trace.call(command, f"{MEGA_CHECK}\nPASS\n{MEGA_BENCHMARK}")
+    assert trace.official() == []
+
+
+def test_a_cut_command_in_the_runs_own_folder_still_goes_by_the_form() -> None:
+    own = "/k/outputs/runs/20260613_042313_claude_some-model_05_topk_bitonic/repo"
+    trace = Trace()
+    record = trace.call(
+        f'cd {own}; diff solution.py {OTHER_RUN}/solution.py; python3 -c "import js\n\n... (114 more chars)',
+        f"{MEGA_CHECK}\nPASS",
+    )
+    assert trace.official() == [(record, 1.0)]
+    unknown = Trace(run_id=None, trace_id="t")  # any folder may be its own
+    record = unknown.call(f"cd {OTHER_RUN}", f"{MEGA_CHECK}\nPASS")
+    assert unknown.official() == [(record, 1.0)]
+
+
+def test_a_log_of_another_run_is_not_the_runs_own_log_of_the_same_name() -> None:
+    trace = Trace()
+    trace.call("python benchmark.py > benchmark.log", "")
+    trace.call(f"cd {OTHER_RUN} && cat benchmark.log", "peak_fraction: 0.9000\nRESULT: OK")
+    own = trace.call("cat benchmark.log", "peak_fraction: 0.3000\nRESULT: OK")
+    assert trace.official() == [(own, 0.3)]
+
+
 def test_results_without_a_call_are_never_official() -> None:
     trace = Trace()
     trace.call("python check.py", "PASS")

@@ -32,6 +32,7 @@ _PROBLEM = re.compile(r"_\d\d_[a-z]\w*$")
 
 _COPY = re.compile(r"\b(?:cp|mv)\s+(?:-\w+\s+)*([\w./~-]+\.(?:log|txt|out|output))\s+([\w./~-]+)")
 _LOG_ENDINGS = (".log", ".txt", ".out", ".output")
+_CD = re.compile(r"(?:\A|[;&|({\n])\s*(?:cd|pushd)\s+([^\s;&|)]+)")
 _ONLY_CD = re.compile(r"\s*cd\s+\S+\s*\Z")
 _NOT_A_LOG = re.compile(r"result\.json|\.(?:py|md|json|ya?ml|cu|cuh|toml|jsonl)$|/memory/|/archive/")
 _WRITES_SCRIPT = re.compile(r"\b(?:check|benchmark)\.(?:py|main)")
@@ -94,12 +95,15 @@ class Sources(NamedTuple):
         basis: ``call`` (the call's own output), ``job`` (an earlier launch's), ``log`` (a log of this run whose writer is not in the
             trace), ``foreign`` (another run's or an unknown file).
         earlier: Launches whose output can stand in it as well, of which nothing is new.
+        elsewhere: The call's text, as far as the log holds it, prints another run's logs or ends in its folder: an outcome of
+            that run's check has the form of this one's.
     """
 
     launches: tuple[Launch, ...]
     stream: bool
     basis: str
     earlier: tuple[Launch, ...] = ()
+    elsewhere: bool = False
 
 
 class Ledger:
@@ -181,21 +185,23 @@ class Ledger:
             if call["tool"] == "shell"
             else []
         )
-        jobs = dict.fromkeys([*self._by_id(call), *self._by_path(paths), *self._by_header(text)])
+        # Where the run's own id is not known, its own folder looks like another's.
+        folders = _CD.findall(launch.text) if self._run else []
+        stays = any(self._of_another_run(f"{folder}/") for folder in folders[-1:])
+        found_here = [path for path in paths if path[0] == "/" or not stays]
+        jobs = dict.fromkeys([*self._by_id(call), *self._by_path(found_here), *self._by_header(text)])
         jobs = dict.fromkeys(origin for job in jobs for origin in (job.behind or (job,)))
         if jobs:
             earlier = tuple(one for path in paths for one in self._earlier.get(_normal(path), ()) if one not in jobs)
             return Sources(tuple(jobs), call["name"].lower() in _STREAMS, "job", earlier)
         if launch.own or not (launch.command.reads or call["tool"] == "read"):
-            return Sources((launch,), False, "call")
+            return Sources((launch,), False, "call", elsewhere=stays)
         elsewhere = self._of_another_run(_command_text(call) + "/")
+        there = [path for path in paths if self._of_another_run(path) or (elsewhere and path[0] != "/")]
         own = [
             path
             for path in paths
-            if not _NOT_A_LOG.search(path)
-            and not self._of_another_run(path)
-            and not (elsewhere and path[0] != "/")
-            and path.rsplit("/", 1)[-1] not in self._authored
+            if not _NOT_A_LOG.search(path) and path not in there and path.rsplit("/", 1)[-1] not in self._authored
         ]
         if own and len(own) == len(paths):
             writer = next(
@@ -204,7 +210,7 @@ class Ledger:
             for path in own:
                 self._files[_normal(path)] = writer
             return Sources((writer,), False, "log")
-        return Sources((launch,), False, "foreign")
+        return Sources((launch,), False, "foreign", elsewhere=stays or bool(self._run and there))
 
     def _placed(self, run: Run) -> Run:
         """Another problem's check says nothing of this run's solution."""

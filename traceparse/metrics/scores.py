@@ -202,7 +202,7 @@ class _Reader:
                 chosen[index] = launch
             return chosen
         for source in sources.launches:
-            if source.own or not (source.hidden or sources.basis == "log"):
+            if source.own or sources.elsewhere or not (source.hidden or sources.basis == "log"):
                 continue
             ours = source.command.cut and any(name.startswith("solution") for name in source.command.written)
             telling = benchmarked or stepped or ours or source.first_line
@@ -292,7 +292,7 @@ def _prints_benchmark(sources: Sources, line: Line, benchmarked: bool) -> Launch
     if running:
         return running[-1]
     for source in sources.launches:
-        if source.own or sources.basis == "foreign":
+        if source.own or sources.basis == "foreign" or sources.elsewhere:
             return None
         if (source.hidden or source.starts("check") or sources.basis == "log") and line.clean and benchmarked:
             return source
