@@ -10,6 +10,7 @@ import pytest
 from trace_frames import ROOT, RunBuilder
 
 from traceparse.errors import UsageError
+from traceparse.kernels.assembled import assemblies
 from traceparse.kernels.versions import diff, final_files, replay
 from traceparse.tables import check
 
@@ -22,6 +23,11 @@ def rows(run: RunBuilder) -> list[dict[str, Any]]:
     table = replay(run.frames())
     check("kernels", table)
     return table.to_dicts()
+
+
+def reading(run: RunBuilder, text: str) -> RunBuilder:
+    numbered = "".join(f"{n}\t{line.rstrip()}\n" for n, line in enumerate(text.rstrip().split("\n"), 1)).rstrip("\n")
+    return run.call("Read", numbered, False, file_path=SOLUTION)
 
 
 def test_a_write_and_an_edit() -> None:
@@ -121,13 +127,13 @@ def test_a_write_the_log_cut_is_a_version_without_its_whole_text() -> None:
     assert not edited["complete"] and "import triton  # 3" in edited["content"] and edited["added_lines"] is None
 
 
-def test_a_cut_script_makes_no_version_and_the_next_reading_repairs() -> None:
+def test_a_cut_script_makes_no_version_until_a_reading_shows_what_it_did() -> None:
     run = RunBuilder().write(SOLUTION, A).bash("python3 - <<'EOF'")
     (spoiled,) = rows(run)
     assert not spoiled["complete"] and spoiled["sha256"] is None
-    numbered = "".join(f"{n}\t{line}\n" for n, line in enumerate(B.rstrip().split("\n"), 1)).rstrip("\n")
-    (repaired,) = rows(run.call("Read", numbered, False, file_path=SOLUTION))
-    assert repaired["complete"] and repaired["content"] == B
+    written, changed = rows(reading(run, B))
+    assert (written["record"], written["content"], written["complete"]) == (1, A, True)
+    assert (changed["record"], changed["content"], changed["complete"], changed["op"]) == (3, B, True, "shell")
 
 
 def test_a_reading_with_other_text_tells_of_a_change_unseen() -> None:
@@ -182,6 +188,31 @@ def test_side_files_are_those_the_solution_loads() -> None:
         ("solution.py", False, True, "cuda"),
     ]
     assert [r["design"] for r in found] == [0, None, 0]
+
+
+def test_an_edit_shows_what_a_solution_loads_whose_text_the_log_cut() -> None:
+    kernel = f"{ROOT}/kernels.py"
+    table = replay(
+        RunBuilder()
+        .write(kernel, A)
+        .write(SOLUTION, '"""Fused' + "\n\n... (9000 more chars)")
+        .edit(kernel, "x = 1", "x = 2")
+        .edit(SOLUTION, "import torch\n", "import torch\n\nimport kernels\n")
+        .edit(SOLUTION, "EPS = 1", "EPS = 2")
+        .write(f"{ROOT}/scratch.py", A)
+        .frames()
+    )
+    assert [(r["path"], r["is_sidecar"]) for r in table.to_dicts()] == [
+        ("kernels.py", True),
+        ("solution.py", False),
+        ("kernels.py", True),
+        ("solution.py", False),
+        ("solution.py", False),
+        ("scratch.py", False),
+    ]
+    last = list(assemblies(table.to_dicts()))[-1]
+    assert [(part["path"], part["content"]) for part in last.parts] == [("solution.py", None), ("kernels.py", B)]
+    assert last.framework == "triton" and not last.complete
 
 
 def test_another_solution_elsewhere_is_not_the_solution() -> None:

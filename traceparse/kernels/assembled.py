@@ -63,4 +63,8 @@ def assemblies(rows: Iterable[Mapping[str, Any]]) -> Iterator[Assembly]:
         if fresh or changed or not loaded:
             known = {one: named[one] for one in latest if one in named}
             loaded = [solution, *sorted(closure(known, solution))]
-        yield Assembly(int(row["version"]), [latest[one] for one in loaded])
+        parts = loaded
+        if not latest[solution]["complete"]:
+            # What it loads can stand where the log cut its text; an edit beside that showed the replay which files those are.
+            parts = [*loaded, *sorted(one for one in latest if latest[one]["is_sidecar"] and one not in loaded)]
+        yield Assembly(int(row["version"]), [latest[one] for one in parts])

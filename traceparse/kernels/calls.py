@@ -45,6 +45,12 @@ _NOT_RUN = re.compile(
     r"\A\s*(?:<tool_use_error>|Blocked:|The user doesn't want|Permission to use|<system>ERROR: .*(?:denied|rejected))"
 )
 _MIN_READING = 4
+_LINE_LIMIT = 2_000
+"""Characters from which on the reading tools cut a line."""
+_EMPTY_FILE = re.compile(
+    r"\(End of file - total 0 lines\)|Total lines in file: 0\b|the file exists but the contents are empty"
+)
+_WRAPPER = re.compile(r"\s*<(?:path|file|content|system|system-reminder)>")
 _TOUCHED = re.compile(r"^\s*[AM]\s+(\S.*?)\s*$", re.MULTILINE)
 _OUTPUT_HEAD = re.compile(
     r"\A\s*(?:Chunk ID:|Exit code:|Wall time:|output:|Output:|Process exited|Command:).*?(?:^|\n)\s*[Oo]utput:\n?",
@@ -331,7 +337,11 @@ class Hands:
         numbers = {k: v for k, v in call.arguments.items() if isinstance(v, int) and not isinstance(v, bool)}
         lines = numbered_lines(body)
         if not lines:
-            if not re.search(r"offset|start|line", " ".join(numbers)) and "limit" not in numbers:
+            if _EMPTY_FILE.search(body):
+                self.workspace.observe(path, "")
+            elif _WRAPPER.match(body):
+                return  # the tool's own words
+            elif not re.search(r"offset|start|line", " ".join(numbers)) and "limit" not in numbers:
                 self._compare_raw(path, 1, body, whole=not cut, cut=cut)
             return
         limit = next((numbers[k] for k in ("limit", "n_lines") if k in numbers), None)
@@ -342,21 +352,21 @@ class Hands:
             if size is not None
             else len(lines) < min(limit or 2_000, 2_000) and "more lines" not in body[-200:]
         )
+        ends = ends and max(map(len, lines.values())) < _LINE_LIMIT
         self._compare(path, lines, whole=not cut and min(lines) == 1 and ends, cut=cut)
 
     def _compare(self, path: str, shown: dict[int, str], whole: bool, cut: bool) -> None:
         held = self.workspace.read(path)
         if whole:
             text = "\n".join(shown.values()) + "\n"
-            if held is None or not held.whole or held.text is None or _normal(held.text) != _normal(text):
-                self.workspace.observe(path, text)
+            self.workspace.observe(path, text)
             return
         if held is None or not held.whole or held.text is None:
             return
         lines = held.text.split("\n")
         last = max(shown)
         for number, line in shown.items():
-            if cut and number == last:
+            if (cut and number == last) or len(line) >= _LINE_LIMIT:
                 continue
             if (lines[number - 1] if number <= len(lines) else "").rstrip() != line.rstrip():
                 self.workspace.doubt(path)
@@ -383,7 +393,3 @@ class Hands:
                 self.workspace.observe(path, body.rstrip("\n") + "\n")
             else:
                 self.workspace.doubt(path)
-
-
-def _normal(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip().split("\n"))

@@ -40,6 +40,10 @@ _WRITES = re.compile(
     r"\bopen\s*\(|write_(?:text|bytes)|\.write\s*\(|shutil\.|os\.(?:rename|replace|remove|system|popen)|\.unlink\s*\(|subprocess"
 )
 _OFFICIAL = frozenset(("check.py", "benchmark.py"))
+_GIVEN = frozenset(("reference.py", "baseline.py", "sota.py", "shapes.py"))
+"""The problem's own modules, which change no files."""
+_INTERPRETERS = frozenset(("make", "ninja", "node", "ruby"))
+_SCRIPT = re.compile(r"\S*/[^/\s]+\.(?:sh|bash|py)\Z")
 
 
 class Shell:
@@ -138,6 +142,8 @@ class Shell:
                 self.names[assign[1]] = assign[2]
         output: Text | None = None
         if words and words[0].known:
+            if _SCRIPT.match(words[0].text):  # "./patch.sh": what its ending says runs it
+                words = [words[0]._replace(text="python" if words[0].text.endswith(".py") else "bash"), *words]
             name = words[0].text.rsplit("/", 1)[-1]
             output = self._known(name, words[1:], stdin, doubt, whole, piped or bool(command.outputs))
         elif command.outputs and stdin is not None:
@@ -212,6 +218,8 @@ class Shell:
             for target in plain[1:]:
                 if target.known and workspace.read(self._path(target)) is not None:
                     workspace.spoil(self._path(target), "shell")
+        elif name in _INTERPRETERS:
+            workspace.unknown_program()
         else:
             self._altered(name, words)
         return None
@@ -319,7 +327,10 @@ class Shell:
             held = self.workspace.read(path)
             # A module that the agent wrote is followed too, if it looks like a writer: test scripts change no sources.
             # The solution itself, when run, writes what it builds.
-            own = path.rsplit("/", 1)[-1] == "solution.py"
+            name = path.rsplit("/", 1)[-1]
+            own = name == "solution.py"
+            if not own and name not in _GIVEN and (held is None or not held.whole):
+                self.workspace.unknown_program()
             if not own and held is not None and held.text and _WRITES.search(held.text):
                 after = texts[texts.index(script.text) + 1 :]
                 place = _join(self.cwd, script.text)
@@ -363,6 +374,8 @@ class Shell:
             body = Text(words[at].text, words[at].known) if at < len(words) else None
         elif plain and plain[0].known:
             body = self.workspace.read(self._path(plain[0]))
+            if (body is None or not body.whole) and posixpath.basename(plain[0].text) != "activate":
+                self.workspace.unknown_program()
         if body is not None and body.text:
             self._nested(body.text, whole=body.whole)
 

@@ -4,7 +4,8 @@ A row is one (call, file): what several commands of one call did to a file is on
 files makes two rows. A call that visibly wrote a file makes a version even where the log cut its text (``complete`` is
 then false and ``content`` holds what is known of this version, null where that is nothing: never the text before). A call
 whose target cannot be seen makes none; the versions whose life it falls into are no longer complete, until a full write
-or a full reading of the file.
+or a full reading of the file. A reading completes a text that the log cut; where it shows other text than the log holds
+whole, the file was changed unseen, and that is a version, of the one call that can have made it or else of the reading.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from traceparse.kernels.assembled import assemblies
 from traceparse.kernels.calls import Call, Hands, parse_arguments, viewer_marks
 from traceparse.kernels.designs import Designs
 from traceparse.kernels.framework import fragment_label, label, most_specific
+from traceparse.kernels.life import Life, begins, same, within
 from traceparse.kernels.sidecars import References, closure, merged, references
-from traceparse.kernels.workspace import Change, Workspace, is_source
+from traceparse.kernels.workspace import Change, Text, Workspace, is_source
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,12 +45,16 @@ DECK_FILES = frozenset(
 class _Row:
     """One version while the replay goes on."""
 
-    def __init__(self, change: Change, call: dict[str, Any], number: int, shown: str):
-        self.change, self.call, self.number, self.shown = change, call, number, shown
+    def __init__(self, change: Change, call: dict[str, Any], at: int, shown: str):
+        self.change, self.call, self.at, self.shown = change, call, at, shown
         self.text, self.complete = change.after.text, change.after.whole
         before = change.before
         self.known = self.complete or before is None or self.text != before.text
         """Something of this version's own text is known: where a change is lost, the file still holds the text before it."""
+        self.whole = self.complete
+        """The log holds this version's whole text; `complete` is false all the same where it may not have stood its whole life."""
+        self.life = Life()
+        self.number = 0
         self.parent: _Row | None = None
         self.next_number: int | None = None
         self.is_sidecar = False
@@ -71,9 +77,16 @@ class _Row:
 
     @functools.cached_property
     def references(self) -> References:
-        """What this file's text names; read once the replay is over. Part of a text may lack what the version before it named."""
+        """What this file's text names; read once the replay is over.
+
+        Part of a text may lack what the version before it named; what the call itself showed of its new text counts, wherever
+        in the file it belongs.
+        """
         named = references(self.text or "")
-        return named if self.complete or self.parent is None else merged(named, self.parent.references)
+        if self.complete:
+            return named
+        named = merged(named, references(self.shown))
+        return named if self.parent is None else merged(named, self.parent.references)
 
 
 def replay(frames: Frames) -> pl.DataFrame:
@@ -105,7 +118,14 @@ def _replayed(frames: Frames) -> list[_Row]:
     hands = Hands(workspace, viewer_marks(arguments))
     rows: list[_Row] = []
     last: dict[str, _Row] = {}
-    for call, given in zip(calls, arguments, strict=True):
+
+    def add(change: Change, at: int) -> None:
+        row = _Row(change, calls[at], at, hands.shown.get(change.path, ""))
+        row.parent = last.get(change.path)
+        last[change.path] = row
+        rows.append(row)
+
+    for at, (call, given) in enumerate(zip(calls, arguments, strict=True)):
         hands.apply(
             Call(
                 call["name"],
@@ -116,23 +136,64 @@ def _replayed(frames: Frames) -> list[_Row]:
                 call["truncated"],
             )
         )
-        for path in workspace.observed & set(last):
-            held = workspace.files.get(path)
-            if held is not None:
-                last[path].text, last[path].complete, last[path].known = held.text, held.whole, True
-        workspace.observed.clear()
+        for path in sorted(workspace.observed & set(last)):
+            change = _observed(last[path], workspace, viewer=hands.viewer)
+            if change is not None:
+                add(change, last[path].life.changed_at(reading=at))
+        for path, row in last.items():
+            row.life.goes_on(
+                at,
+                shell=call["tool"] == "shell",
+                suspected=path in workspace.suspected,
+                doubted=path in workspace.doubted,
+                gone=path in workspace.gone,
+            )
+        for seen in (workspace.observed, workspace.suspected, workspace.doubted):
+            seen.clear()
         for change in workspace.take_changes():
-            if not is_source(change.path):
-                continue
-            row = _Row(change, call, len(rows), hands.shown.get(change.path, ""))
-            row.parent = last.get(change.path)
-            if row.parent is not None:
-                row.parent.next_number = row.number
-            last[change.path] = row
-            rows.append(row)
+            if is_source(change.path):
+                add(change, at)
         for path in workspace.stale & set(last):
             last[path].complete = False
+    rows.sort(key=lambda row: row.at)
+    for number, row in enumerate(rows):
+        row.number = number
+    for row in rows:
+        if row.parent is not None:
+            row.parent.next_number = row.number
     return rows
+
+
+def _observed(row: _Row, workspace: Workspace, *, viewer: bool) -> Change | None:
+    """A full reading of a version's file: it confirms or completes the version's text, or shows the text of another version.
+
+    Args:
+        row: The file's last version so far.
+        workspace: It holds the text that was read.
+        viewer: The log went through a viewer, which may show a rewrite as its new lines alone.
+
+    Returns:
+        The change that must lie between the version and the reading, if one must. A text that the log holds whole is never replaced.
+    """
+    path = row.change.path
+    text = workspace.files[path].text or ""
+    if row.life.gone:
+        # Nothing, put where the file was, is no version of a kernel.
+        return Change(path, None, Text(text, True), "shell") if text else None
+    if row.whole and row.text is not None and same(row.text, text):
+        row.complete, row.life = True, Life()
+        workspace.files[path] = Text(row.text, True)  # a reading lacks blanks at the ends of lines and of the file
+        return None
+    other = row.whole
+    if row.whole and viewer and row.change.op == "write" and not row.life.ran:
+        other = not within(row.text or "", text)
+    elif not row.whole and row.life.suspects:
+        other = row.change.op == "write" and row.known and row.text is not None and not begins(text, row.text)
+    if other:
+        row.complete = row.whole and row.life.certain
+        return Change(path, Text(row.text, row.whole), Text(text, True), "shell")
+    row.text, row.complete, row.whole, row.known, row.life = text, True, True, True, Life()
+    return None
 
 
 def _arguments(call: dict[str, Any]) -> dict[str, Any]:

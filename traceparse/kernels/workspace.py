@@ -63,7 +63,11 @@ class Workspace:
         self._past: defaultdict[str, set[str]] = defaultdict(set)
         self._copy_of: dict[str, str] = {}
         self.stale: set[str] = set()
+        self.gone: set[str] = set()
         self.observed: set[str] = set()
+        self.doubted: set[str] = set()
+        self.suspected: set[str] = set()
+        """Files that a call may have changed unseen; like the two sets before, whoever reads it clears it."""
 
     def path(self, name: str, cwd: str | None = None) -> str:
         """A file's key. A bare ``solution.py`` named from a folder above the problem's is the problem's own."""
@@ -107,6 +111,7 @@ class Workspace:
         self._ops[path] = op
         self.files[path] = after
         self.stale.discard(path)
+        self.gone.discard(path)
 
     def append(self, path: str, more: Text, op: Op) -> None:
         """Text added at the end; to a file not seen before it is all that is known."""
@@ -140,10 +145,20 @@ class Workspace:
     def remove(self, path: str) -> None:
         """The file is gone; writing it again starts anew. No change of text is recorded."""
         self.files.pop(path, None)
+        self.gone.add(path)
 
     def unseen(self, paths: set[str] | None) -> None:
         """A call whose text is missing may have changed these files (None: any); it makes no version."""
-        for path in list(self.files) if paths is None else paths & set(self.files):
+        touched = set(self.files) if paths is None else paths & set(self.files)
+        self.suspected |= touched
+        self._distrust(touched)
+
+    def unknown_program(self) -> None:
+        """A program ran whose text the log does not hold. Most are tests: only a reading with other text tells of a change."""
+        self.suspected |= {*self.files, *self.gone}
+
+    def _distrust(self, paths: set[str]) -> None:
+        for path in paths & set(self.files):
             self.files[path] = self.files[path]._replace(whole=False)
             self.stale.add(path)
 
@@ -166,15 +181,17 @@ class Workspace:
 
     def observe(self, path: str, text: str) -> None:
         """A full reading of the file: the log shows its whole text."""
-        if path not in self.files:
+        if path not in self.files and path not in self.gone:
             self.originals.setdefault(path, Text(text, True))
+        self.gone.discard(path)
         self.files[path] = Text(text, True)
         self.stale.discard(path)
         self.observed.add(path)
 
     def doubt(self, path: str) -> None:
         """A reading shows other text than the replay has: the log holds a change that was not seen."""
-        self.unseen({path})
+        self.doubted.add(path)
+        self._distrust({path})
 
     def take_changes(self) -> list[Change]:
         """Changes since the last call of this method, one per file, leaving out those that changed nothing for sure."""
