@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +15,7 @@ from claude_records import TEXT, native
 from conftest import write_lines
 
 import traceparse as tp
-from traceparse import atomic, store, tables
+from traceparse import atomic, engine, store, tables
 from traceparse.errors import StoreError, UsageError
 
 
@@ -221,10 +223,58 @@ def test_a_load_makes_good_what_is_missing_beside_the_rows(logs: Path, here: Pat
     assert (here / "out" / gone).is_file()
 
 
-def test_a_damaged_table_under_a_changed_source_is_one_line(logs: Path, here: Path) -> None:
-    tp.load("logs", "out", jobs=1)
-    path = here / "out/turns/00000.parquet"
+def _emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
-    write_lines(logs / "2.jsonl", native(0, "user", "more"))
-    with pytest.raises(StoreError, match=r"delete the folder and load again|load the data again"):
-        tp.load("logs", "out", jobs=1)
+
+
+def _overwritten(path: Path) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(b"PAR1" + b"\xff" * (len(whole) - 12) + whole[-8:])
+
+
+@pytest.mark.parametrize("damage", [_emptied, _cut, _overwritten])
+@pytest.mark.parametrize("table", ["runs", "skipped", "roi_runs", "turns/00000", "scores/00000", "lineage"])
+def test_a_load_makes_a_damaged_table_good(logs: Path, here: Path, table: str, damage: Callable[[Path], None]) -> None:
+    path = here / f"out/{table}.parquet"
+    tp.load("logs", "out", jobs=1)
+    before = pl.read_parquet(path)
+    damage(path)
+    tp.load("logs", "out", jobs=1)
+    assert pl.read_parquet(path).equals(before)
+    damage(path)
+    write_lines(
+        logs / "2.jsonl", native(0, "user", "more")
+    )  # what did not change would be linked from the damaged file
+    assert tp.load("logs", "out", jobs=1).runs.height == 3
+    assert pl.read_parquet(path).height >= before.height
+
+
+def test_a_table_of_other_rows_than_the_load_wrote_is_made_good(logs: Path, here: Path) -> None:
+    path = here / "out/turns/00000.parquet"
+    tp.load("logs", "out", jobs=1)
+    pl.concat([pl.read_parquet(path)] * 2).write_parquet(path)
+    assert tp.load("logs", "out", jobs=1).turns.height == 2
+
+
+def test_tables_that_were_copied_are_still_taken_for_whole(
+    logs: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tp.load("logs", "out", jobs=1)
+    shutil.copytree(here / "out", here / "copy", copy_function=shutil.copyfile)
+    os.utime(here / "copy/manifest.json", ns=(0, 0))  # every table looks newer than the load
+    monkeypatch.setattr(engine, "_load_into", lambda *_: pytest.fail("read again"))
+    assert tp.load("logs", "copy", jobs=1).runs.height == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "todo"), [("runs", "load the data again"), ("findings", "traceparse audit"), ("reruns", "remove it")]
+)
+def test_a_damaged_table_names_the_file_and_what_makes_it_good(logs: Path, here: Path, table: str, todo: str) -> None:
+    tp.load("logs", "out", jobs=1)
+    (here / f"out/{table}.parquet").write_bytes(b"")
+    with pytest.raises(StoreError, match=f"out/{table}.parquet: the table cannot be read: .*{todo}"):
+        tp.open("out").table(table)

@@ -14,7 +14,7 @@ import polars as pl
 from traceparse import store
 from traceparse.engine import Options, Progress
 from traceparse.engine import load as load_tables
-from traceparse.errors import StoreError, UsageError
+from traceparse.errors import UsageError
 from traceparse.schema import TABLES, table
 from traceparse.tables import Frames
 
@@ -132,9 +132,7 @@ class Dataset:
         try:
             return lazy.collect()
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise StoreError(
-                f"the table cannot be read: {error}", place=f"{self.folder}/{name}", todo="load the data again"
-            ) from error
+            raise store.unreadable(self.folder, name, error) from error
 
     def select(
         self, name: str, *, where: str | None = None, columns: Sequence[str] | None = None, limit: int | None = None

@@ -92,7 +92,7 @@ class Unread(NamedTuple):
 
 
 def standing_manifest(folder: Path, options: Options, source: str) -> Manifest | None:
-    """The manifest of the tables in place, where all are there and this code made them with these options of this source.
+    """The manifest of the tables in place, where all are whole and this code made them with these options of this source.
 
     The commit of a Hub data set may be another one.
     """
@@ -103,8 +103,9 @@ def standing_manifest(folder: Path, options: Options, source: str) -> Manifest |
     except StoreError:
         return None  # unreadable or of another version: read everything again
     same = old.code == code_hash() and old.options == msgspec.to_builtins(options)
-    whole = store.is_whole(folder, old) and (folder / f"{LINEAGE}.parquet").is_file()
-    return old if same and whole and store.same_source(old.source, source) else None
+    if not same or not store.same_source(old.source, source):
+        return None
+    return old if store.is_whole(folder, old, LINEAGE) else None
 
 
 def untouched(listing: Listing, old: Manifest) -> bool:

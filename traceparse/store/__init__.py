@@ -4,7 +4,7 @@ What stands in the folder is read and written by `files`, what it was made from 
 place of the old one, and `last` remembers which folder was loaded last.
 """
 
-from traceparse.store.files import is_missing, is_whole, part_paths, scan, write_atomic, write_parquet
+from traceparse.store.files import is_missing, is_whole, part_paths, scan, unreadable, write_atomic, write_parquet
 from traceparse.store.last import LOADED, last_loaded, remember
 from traceparse.store.manifest import FileMark, Manifest, TraceMark, read_manifest, same_source
 from traceparse.store.place import MANIFEST, check_place, disk_error, link, locked, replacement
@@ -28,6 +28,7 @@ __all__ = [
     "replacement",
     "same_source",
     "scan",
+    "unreadable",
     "write_atomic",
     "write_parquet",
 ]

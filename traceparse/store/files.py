@@ -14,6 +14,7 @@ from traceparse.store.place import MANIFEST, disk_error
 if TYPE_CHECKING:
     import polars as pl
 
+_MAGIC = b"PAR1"
 _GROUP_BYTES = 8 << 20
 """Of a frame, in one row group of its file: more than most parts have, and little beside the largest log."""
 
@@ -36,9 +37,19 @@ def scan(folder: Path, name: str) -> pl.LazyFrame:
     try:
         return pl.scan_parquet(paths, missing_columns="insert", extra_columns="ignore", schema=_schema_of(paths, name))
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise StoreError(
-            f"the table cannot be read: {error}", place=f"{folder}/{name}", todo="load the data again"
-        ) from error
+        raise unreadable(folder, name, error) from error
+
+
+def unreadable(folder: Path, name: str, error: Exception) -> StoreError:
+    """The one-line error for a damaged table: a load makes its own good, what others wrote it keeps as it is."""
+    files = folder / name if (folder / name).is_dir() else folder / f"{name}.parquet"
+    if name == "findings":
+        todo = "remove the file, and run `traceparse audit` again"
+    elif name == "reruns":
+        todo = "put a copy of the file in its place, or remove it and run the kernels again"
+    else:
+        todo = "load the data again"
+    return StoreError(f"the table cannot be read: {error}", place=str(files), todo=todo)
 
 
 def _schema_of(paths: list[Path], name: str) -> pl.Schema:
@@ -70,9 +81,56 @@ def is_missing(folder: Path, name: str, n_rows: int, n_parts: int) -> bool:
     return n_rows > 0 and not one and len(part_paths(folder, name)) != n_parts
 
 
-def is_whole(folder: Path, manifest: Manifest) -> bool:
-    """Whether the files of all tables that a load writes are there, those without rows included."""
-    return not any(is_missing(folder, name, 1, len(manifest.parts)) for name in manifest.counts)
+def is_whole(folder: Path, manifest: Manifest, *beside: str) -> bool:
+    """Whether the files of all tables that a load writes are there, those without rows included, and can be read.
+
+    Each file must be framed as Parquet; only one that was changed after the load ended is read through, so that a load
+    without changes stays quick.
+
+    Args:
+        folder: The folder of the tables.
+        manifest: Its manifest.
+        beside: Tables that a load writes besides those that the manifest counts.
+    """
+    if any(is_missing(folder, name, 1, len(manifest.parts)) for name in manifest.counts):
+        return False
+    try:
+        ended = (folder / MANIFEST).stat().st_mtime_ns
+        for name in (*manifest.counts, *beside):
+            paths = part_paths(folder, name)
+            if not paths or not all(map(_is_framed, paths)):
+                return False
+            if any(path.stat().st_mtime_ns > ended for path in paths) and not _is_readable(
+                paths, manifest.counts.get(name)
+            ):
+                return False
+    except OSError:
+        return False
+    return True
+
+
+def _is_framed(path: Path) -> bool:
+    """Whether a file begins and ends as Parquet does, with room for the footer that its end announces."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if size < 12:
+            return False
+        file.seek(0)
+        head = file.read(4)
+        file.seek(-8, 2)
+        tail = file.read()
+    return head == tail[4:] == _MAGIC and int.from_bytes(tail[:4], "little") <= size - 12
+
+
+def _is_readable(paths: list[Path], n_rows: int | None) -> bool:
+    """Whether every value of a table can be decoded, and its rows are as many as the manifest counts."""
+    import polars as pl
+
+    try:
+        found = sum(pl.read_parquet(path).height for path in paths)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    return n_rows is None or found == n_rows
 
 
 def part_paths(folder: Path, name: str) -> list[Path]:
