@@ -116,6 +116,9 @@ class Event(msgspec.Struct):
         usage: As logged on this record; repeats are the assembler's business.
         stop_reason: As logged.
         final: The usage's output figure is the response's last word, not a placeholder of the stream.
+        model_s: Seconds that the model took for the response, where the log states them.
+        ends_wait: The record ends a wait for a person (an approval, an answer to a question) outside its calls' run times.
+        wait_s: Seconds of that wait, where the log tells.
         replay: This record restates one that another record of this trace (or of its parent session) already holds: its
             text stays in `blocks`, but it is no turn and its usage never counts.
         key: What tells the response of this record from every other one of any log: the API's id, or the instant and the
@@ -134,6 +137,9 @@ class Event(msgspec.Struct):
     usage: Usage | None = None
     stop_reason: str | None = None
     final: bool = False
+    model_s: float | None = None
+    ends_wait: bool = False
+    wait_s: float | None = None
     replay: bool = False
     key: str | None = None
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from traceparse.assemble.clock import span, turn_times
+from traceparse.assemble.clock import breaks, call_duration, span, turn_times
+from traceparse.assemble.eras import Eras, eras
 from traceparse.assemble.lineage import n_replays
 from traceparse.assemble.outcome import outcome
 from traceparse.assemble.pairing import Call, pair
 from traceparse.assemble.responses import Response, group, total
 from traceparse.assemble.tools import tool_kind
-from traceparse.model import MAIN, Trace, Usage
+from traceparse.model import MAIN, Skip, Trace, Usage
 
 Columns = dict[str, list[Any]]
 """A table under construction: equally long lists by column name. Columns left out are null."""
@@ -38,14 +39,17 @@ def assemble(trace: Trace, *, trust_error_flags: bool = True) -> Run:
     """
     responses = group(trace)
     calls = pair(trace, responses)
+    parted = eras(trace.events)
     turn_of_event = {index: response.turn for response in responses for index in response.events}
     turn_of_result: dict[tuple[int | None, int | None], int] = {
         (call.result_event, call.result_block): call.turn for call in calls if call.result_event is not None
     }
     blocks, block_number = _blocks(trace, turn_of_event, turn_of_result)
-    tool_calls = _tool_calls(trace, calls, block_number, trust_error_flags)
-    turns = _turns(trace, responses, calls)
-    return Run(_run(trace, responses, turns, tool_calls), turns, blocks, tool_calls, _skipped(trace))
+    tool_calls = _tool_calls(trace, calls, parted, block_number, trust_error_flags)
+    turns = _turns(trace, responses, calls, parted)
+    skipped = [*trace.skipped, *breaks(trace, parted)]
+    run = _run(trace, responses, turns, tool_calls, parted) | {"n_skipped": len(skipped)}
+    return Run(run, turns, blocks, tool_calls, _skipped(skipped))
 
 
 def _blocks(
@@ -63,7 +67,9 @@ def _blocks(
     return _columns(names, rows), number
 
 
-def _tool_calls(trace: Trace, calls: list[Call], number: dict[tuple[int, int], int], trust: bool) -> Columns:
+def _tool_calls(
+    trace: Trace, calls: list[Call], parted: Eras, number: dict[tuple[int, int], int], trust: bool
+) -> Columns:
     rows: list[tuple[Any, ...]] = []
     for position, call in enumerate(calls):
         event, asked, cut = trace.events[call.event], call.arguments, call.truncated
@@ -74,7 +80,7 @@ def _tool_calls(trace: Trace, calls: list[Call], number: dict[tuple[int, int], i
             block = answer.blocks[call.result_block]
             if block.result is not None:
                 is_error, basis, code = outcome(block.result, block.text, trust_flag=trust)
-                duration = block.result.duration_s
+                duration = call_duration(trace, call, parted)
             result_record, result_chars = answer.record, len(block.text)
             result_block = number[call.result_event, call.result_block]
             cut = cut or block.truncated
@@ -86,9 +92,9 @@ def _tool_calls(trace: Trace, calls: list[Call], number: dict[tuple[int, int], i
     return _columns(names, rows)
 
 
-def _turns(trace: Trace, responses: list[Response], calls: list[Call]) -> Columns:
+def _turns(trace: Trace, responses: list[Response], calls: list[Call], parted: Eras) -> Columns:
     n_calls = Counter(call.turn for call in calls)
-    times = turn_times(trace, responses, calls)
+    times = turn_times(trace, responses, calls, parted)
     rows: list[tuple[Any, ...]] = []
     for response, time in zip(responses, times, strict=True):
         events = [trace.events[index] for index in response.events]
@@ -111,9 +117,9 @@ def _turns(trace: Trace, responses: list[Response], calls: list[Call]) -> Column
     return _columns(names, rows)
 
 
-def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Columns) -> dict[str, Any]:
+def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Columns, parted: Eras) -> dict[str, Any]:
     account = total(trace, responses)
-    started, ended = span(trace)
+    started, ended = span(trace, parted)
     elapsed, elapsed_basis = (trace.elapsed_s, "result") if trace.elapsed_s is not None else (None, None)
     if elapsed is None and started is not None and ended is not None:
         elapsed, elapsed_basis = (ended - started).total_seconds(), "recorded"
@@ -134,7 +140,6 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "elapsed_basis": elapsed_basis,
         "lock_wait_s": trace.lock_wait_s,
         "n_records": trace.n_records,
-        "n_skipped": len(trace.skipped),
         "n_replays": n_replays(trace.events),
         "n_turns": len(responses),
         "n_tool_calls": len(tool_calls["call"]),
@@ -156,9 +161,9 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
     }
 
 
-def _skipped(trace: Trace) -> Columns:
+def _skipped(skipped: list[Skip]) -> Columns:
     names = ("file", "record", "reason", "byte_offset", "n_bytes", "kind", "snippet")
-    return _columns(names, [tuple(getattr(skip, name) for name in names) for skip in trace.skipped])
+    return _columns(names, [tuple(getattr(skip, name) for name in names) for skip in skipped])
 
 
 def _columns(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Columns:

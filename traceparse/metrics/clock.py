@@ -149,12 +149,16 @@ def _first_record(turns: pl.DataFrame) -> int:
 
 
 def _recorded(frames: Frames) -> pl.DataFrame:
-    """First and last record with a real clock."""
+    """First and last record with a real clock; beyond a break in it none is a fixed point."""
+    run = frames["runs"].row(0, named=True)
     timed = frames["blocks"].filter(pl.col("timestamp").is_not_null()).select("record", "timestamp")
     if timed.is_empty():
         return empty("clock")
     rows = timed.sort("timestamp", "record").rows()
-    ends = [rows[0]] if len(rows) == 1 else [rows[0], rows[-1]]
+    started, ended = run["started_at"], run["ended_at"]
+    if started is not None:
+        rows = [row for row in rows if started <= row[1] and (ended is None or row[1] <= ended)]
+    ends = [rows[0]] if len(rows) == 1 or (started is not None and ended is None) else [rows[0], rows[-1]]
     return _frame(
         frames["runs"]["trace_id"][0],
         [(record, at, "record", "exact", "UTC, the log's own clock", True, at.isoformat()) for record, at in ends],

@@ -355,21 +355,24 @@ class _Progress:
             zip(numbers, accumulate(turns["cost_usd"].to_list(), _plus), strict=True)
         )
         self._file: dict[int, int] = dict(zip(numbers, turns["file"], strict=True))
+        run = frames["runs"].row(0, named=True)
+        recorded = run["time_basis"] == "recorded"
+        # On a recorded clock a turn without a length lies at a break in it, so that its end is not known.
         self._ends = {
-            turn: None if begun is None else begun + (lasted or 0.0)
+            turn: None if begun is None or (recorded and lasted is None) else begun + (lasted or 0.0)
             for turn, begun, lasted in turns.select("turn", "t_s", "duration_s").iter_rows()
         }
         self._stamped: dict[tuple[int, int], float] = {}
-        run = frames["runs"].row(0, named=True)
-        if run["time_basis"] == "recorded" and run["started_at"] is not None and "blocks" in frames:
+        if recorded and run["started_at"] is not None and "blocks" in frames:
             stamped = frames["blocks"].filter(pl.col("record").is_in(list(records)) & pl.col("timestamp").is_not_null())
             for file, record, at in stamped.select("file", "record", "timestamp").iter_rows():
                 self._stamped.setdefault((file, record), (at - run["started_at"]).total_seconds())
 
     def seconds(self, turn: int, record: int) -> float | None:
         """Seconds from the start to the record that shows a figure: its own clock where it has one, else the end of its turn."""
-        own = self._stamped.get((self._file.get(turn, 0), record))
-        return own if own is not None else self._ends.get(turn)
+        ends = self._ends.get(turn)
+        own = self._stamped.get((self._file.get(turn, 0), record)) if ends is not None else None
+        return own if own is not None else ends
 
 
 def _plus(total: float | None, more: float | None) -> float | None:

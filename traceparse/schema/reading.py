@@ -20,8 +20,8 @@ last_record: i64 last record of the response
 file: i64 index of the file the records stand in (0 = main)
 model: str? as logged
 timestamp: datetime? of the first record, real clocks only
-t_s: f64? seconds since the run started, on the run's time_basis
-duration_s: f64? until the next turn
+t_s: f64? seconds since the run started, on the run's time_basis; null beyond a break in a recorded clock
+duration_s: f64? until the next turn; null across a break in a recorded clock
 model_s: f64? part of duration spent by the model, where the log tells
 tool_s: f64? part of duration spent in tools, where the log tells
 wait_s: f64? part of duration spent waiting, where the log tells

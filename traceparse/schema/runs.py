@@ -33,9 +33,9 @@ continues: str? trace_id of the session whose history this one begins with; what
 cwd: str? working directory as logged
 start_local: str? the start as written, zone unknown
 started_at: datetime? first record, real clocks only
-ended_at: datetime? last record, real clocks only
+ended_at: datetime? last record, real clocks only; null where the clock broke on the way (`skipped`, clock_break)
 time_basis: str recorded, anchored, scaled or none: where t_s of the turns comes from
-elapsed_s: f64? wall time of the agent session
+elapsed_s: f64? wall time of the agent session; null where only a clock that broke on the way would tell it
 elapsed_basis: str? recorded, result, board or anchored
 lock_wait_s: f64? time spent waiting for the GPU lock, where known
 n_records: i64 lines of the files, blank and broken ones counted
