@@ -56,6 +56,26 @@ def test_a_resumed_copy_counts_only_its_own_part(here: Path, names: tuple[str, s
     assert data.runs["duplicate_of"].null_count() == 2
 
 
+def test_the_time_between_two_sessions_is_no_part_of_the_second(here: Path) -> None:
+    # The first session ends with what a tool's hook reports and with an interruption; the second is resumed 40 s later.
+    hook = {"type": "progress", "uuid": "u4", "parentUuid": "u3", "isSidechain": False, "sessionId": "s1", "version": "2.1.38",
+            "timestamp": "2026-02-10T21:00:04.500Z", "data": {"type": "hook_progress", "hookName": "PreToolUse:Bash"}}  # fmt: skip
+    stopped = native(5, "user", "[Request interrupted by user]")
+    own = [native(45, "user", "more"), native(54, "assistant", TEXT, mid="m3", u=usage(1, 7), stop="end_turn")]
+    write_lines(here / "p/first.jsonl", *session("s1", *SHARED, hook, stopped))
+    write_lines(here / "p/second.jsonl", *session("s2", *SHARED, hook, stopped, *own))
+    data = tp.load("p")
+    # From the new prompt at 21:00:45.25 to its answer at 21:00:54.25; the first from 21:00:00.25 to 21:00:05.25.
+    assert rows(data, "trace_id", "elapsed_s", "n_turns", "n_replays", "continues") == [
+        ("first", 5.0, 2, 0, None),
+        ("second", 9.0, 1, 6, "first"),
+    ]
+    assert [at.second for at in data.runs["started_at"]] == [0, 45]
+    # A fork that leaves the first session before its interruption: only what both hold is a copy.
+    write_lines(here / "p/third.jsonl", *session("s3", *SHARED, hook, *[r | {"uuid": f"x{r['uuid']}"} for r in OTHER]))
+    assert rows(tp.load("p"), "trace_id", "elapsed_s", "n_replays")[2] == ("third", 1.0, 5)
+
+
 def test_a_chain_of_forks_and_two_forks_of_one_session(here: Path) -> None:
     write_lines(here / "p/z.jsonl", *session("s1", *SHARED))
     write_lines(here / "p/b.jsonl", *session("s2", *SHARED, *OWN))
