@@ -84,6 +84,52 @@ def test_without_ninja_a_kernel_that_needs_it_is_not_judged(tmp_path: Path, monk
     assert once() == ("ran", None, "pass")  # tried again as soon as it is there
 
 
+FULL = "OSError(28, 'No space left on device')"
+FAULTS = {
+    # At the first answer; at a later case; after a wrong output was proved; wrong only where the words are printed.
+    "at_once": ("n = 0", f"raise {FULL}"),
+    "later": ("n = 0", f"n += 1\n        if n == 4: raise {FULL}"),
+    "proved": ("n = 0", f"n += 1\n        if n > 1: wrong = 2.0\n        if n == 40: raise {FULL}"),
+    "printed": ("n = 0", "print('OSError: No space left on device')\n        raise ValueError('no')"),
+}
+
+
+def test_a_full_disk_blames_no_kernel_and_hides_no_proof(tmp_path: Path) -> None:
+    root = deck(tmp_path, DECK.name)
+    at = "return weights / "
+    assert HONEST.count(at) == 1
+    targets = []
+    for name, (before, body) in FAULTS.items():
+        text = HONEST.replace("class Model", f"{before}\nwrong = 1.0\n\n\nclass Model")
+        text = text.replace(at, f"global n, wrong\n        {body}\n        return wrong * weights / ")
+        targets.append(Target(name, text, DECK.name))
+    found = rerun(
+        targets, deck=root, trust=True, cpu=True, out=tmp_path / "out", gates=("strict",), timing=False, jobs=2, limits=LIMITS
+    )  # fmt: skip
+    results = {result.name: result for result in found}
+    for name in ("at_once", "later"):
+        one = results[name]
+        assert (one.outcome, one.gate_strict, one.failed_proofs) == ("infra", "skipped", []), (name, one.message)
+        assert "No space left on device" in (one.message or "")
+    assert "steady" not in results["at_once"].failed_proofs
+    proved = results["proved"]
+    assert (proved.outcome, proved.gate_strict) == ("fails_check", "fail"), proved.message
+    assert "uninitialised" in proved.failed_proofs
+    assert results["printed"].outcome == "fails_check"
+
+
+def test_a_wrong_output_is_no_run_whatever_gates_were_asked_for(tmp_path: Path) -> None:
+    root = deck(tmp_path, DECK.name)  # which has no check
+    targets = [Target("zeros", (KERNELS / "zeros.py").read_text(), DECK.name), Target("honest", HONEST, DECK.name)]
+    zeros, honest = rerun(
+        targets, deck=root, trust=True, cpu=True, out=tmp_path / "out", gates=("current",), jobs=2, limits=LIMITS
+    )
+    assert (zeros.outcome, zeros.gate_current, zeros.gate_strict) == ("fails_check", "skipped", "skipped")
+    assert (zeros.message or "").startswith("timed_outputs: ")
+    assert (honest.outcome, honest.gate_current, honest.gate_strict) == ("ran", "skipped", "skipped")
+    assert [note for note in honest.notes if note.startswith("neither the deck's check nor our proofs judged")] != []
+
+
 LEAVES_AND_HANGS = """
 import subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "MARK"], start_new_session=True)

@@ -20,7 +20,7 @@ from traceparse.errors import RerunError, UsageError
 from traceparse.rerun import Result, ShapeResult, Target, rerun, stage, write_rows
 from traceparse.rerun.deck import find_problem
 from traceparse.rerun.gates import Proofs, judge_launches, judge_proofs, judge_timing, library_shares
-from traceparse.rerun.hardware import Gpu, choose, gpus, missing_tools, probe, slowdown_note
+from traceparse.rerun.hardware import Gpu, choose, clock_note, gpus, missing_tools, not_ours, probe, slowdown_note
 from traceparse.rerun.locks import DeviceLock
 from traceparse.rerun.outcome import error_outcome, mean_score, rows, score_outcome
 from traceparse.rerun.supervise import descendants, freeze, thaw
@@ -159,6 +159,64 @@ def test_tools_that_a_source_builds_with(tmp_path: Path) -> None:
     )
     assert missing_tools([plain], str(tmp_path), on_gpu=True) == []
     assert missing_tools([plain + "\nload('x', ['k.cu'])"], str(tmp_path), on_gpu=True) == ["nvcc"]
+
+
+GUARDED = """
+import torch
+try:
+    import cutlass.cute as cute
+    FAST = True
+except ImportError:
+    FAST = False
+{after}
+"""
+
+
+def test_packages_that_a_source_cannot_do_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in ("triton", "cutlass", "cuda") else here(name)
+    )
+
+    def missing(source: str, *, on_gpu: bool = True) -> list[str]:
+        program(tmp_path, "cc", "true")
+        return missing_tools([source], str(tmp_path), on_gpu=on_gpu)
+
+    assert missing("import triton\nfrom cuda.bindings import driver\nimport torch", on_gpu=False) == ["triton", "cuda"]
+    assert missing("class Model:\n    def forward(self, x):\n        import cutlass\n") == []  # its own error tells
+    # Who decides by what the import gave would run another way; who only tries it runs the same.
+    assert missing(GUARDED.format(after="def forward(x):\n    return cute.f(x) if FAST else x")) == ["cutlass"]
+    assert missing(GUARDED.format(after="if FAST:\n    pass")) == ["cutlass"]
+    assert missing(GUARDED.format(after="x = 1")) == []
+    assert missing(GUARDED.format(after="if FAST:\n    pass"), on_gpu=False) == []
+    assert missing("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cuda\nx: cuda.T") == []
+    assert missing("def broken(:\n  import cutlass") == []
+
+
+def test_a_clock_well_below_the_highest_is_remarked() -> None:
+    # Read after fp8 matrix products on an H200, whose highest is 1980 MHz.
+    assert clock_note({0: 1980, 1: 1455, 2: None}, 1980) == (
+        "the clock stood at 1455 MHz (shape 1) right after the timed calls, at most it is 1980 MHz: "
+        "held down by power, heat or a setting"
+    )
+    assert clock_note({0: 1900}, 1980) is None
+    assert clock_note({0: 345}, None) is None
+
+
+def test_whose_processes_are_on_the_device(tmp_path: Path) -> None:
+    def process(pid: int, parent: int, *argv: str) -> None:
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in argv))
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a (b) c) S {parent} 1 1")
+
+    process(10, 1, "python", "-P", "/x/traceparse/rerun/child/boot.py", "judge", "3")
+    process(11, 10, "worker")
+    process(20, 1, "python", "train.py")
+    assert not_ours([10, 11], tmp_path) == 0
+    assert not_ours([10, 11, 20], tmp_path) == 1
+    assert not_ours([11, 99], tmp_path) == 0  # gone meanwhile
+    assert not_ours([20], tmp_path) is None  # ours must be there: numbers of another namespace
+    assert not_ours([], tmp_path) is None
 
 
 def test_held_clocks_are_remarked() -> None:
@@ -448,6 +506,68 @@ def test_a_fail_outweighs_passes_and_keeps_its_evidence() -> None:
         ("call", "closed", "the process was killed by SIGSEGV", True, "fails_check"),
         ("call", "closed", "the process was killed by SIGKILL", True, "oom"),
         ("call", "raised", "RuntimeError: killed by SIGKILL", True, "fails_check"),
+        # The host, the device, a tool or a package; twice where it can strike in both.
+        ("load", "raised", "OSError: [Errno 28] No space left on device", True, "infra"),
+        ("call", "raised", "OSError: [Errno 28] No space left on device: '/tmp/x/triton/abc'", False, "infra"),
+        ("call", "raised", "OSError: [Errno 24] Too many open files", True, "infra"),
+        ("load", "raised", "BlockingIOError: [Errno 11] Resource temporarily unavailable", True, "infra"),
+        (
+            "call",
+            "raised",
+            "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+            True,
+            "infra",
+        ),
+        ("call", "raised", "AcceleratorError: CUDA error: uncorrectable ECC error encountered", True, "infra"),
+        ("call", "raised", "RuntimeError: CUDA error: unknown error", True, "fails_check"),
+        ("load", "raised", "RuntimeError: x\nc++: fatal error: Killed signal terminated program cc1plus", True, "oom"),
+        ("load", "raised", "RuntimeError: x\nnvcc error   : 'cicc' died due to signal 9 (Kill signal)", True, "oom"),
+        ("call", "raised", "CalledProcessError: Command '['nvcc']' died with <Signals.SIGKILL: 9>.", True, "oom"),
+        (
+            "load",
+            "raised",
+            "ptxas fatal   : Unsupported .version 8.7; current version is '8.4'",
+            False,
+            "toolchain_drift",
+        ),
+        ("load", "raised", "ImportError: libstdc++.so.6: version `GLIBCXX_3.4.32' not found", True, "toolchain_drift"),
+        (
+            "call",
+            "raised",
+            "CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+            False,
+            "toolchain_drift",
+        ),
+        ("call", "raised", "AttributeError: 'NoneType' object has no attribute 'shape'", True, "fails_check"),
+        ("load", "raised", "ModuleNotFoundError: No module named 'cutlass'", True, "infra"),
+        ("load", "raised", "ModuleNotFoundError: No module named 'cuda.bindings'", True, "infra"),
+        ("call", "raised", "ModuleNotFoundError: No module named 'triton'", True, "infra"),
+        ("load", "raised", "ModuleNotFoundError: No module named 'triton.ops'", True, "build_error"),
+        (
+            "load",
+            "raised",
+            "RuntimeError: Error building extension 'k'\nk.cu:1:10: fatal error: cutlass/cutlass.h: No such file",
+            True,
+            "infra",
+        ),
+        ("load", "raised", 'k.cu(1): catastrophic error: cannot open source file "cute/tensor.hpp"', True, "infra"),
+        # Not an exception's nor a compiler's own words, but the kernel's, quoted by them.
+        (
+            "load",
+            "raised",
+            'Error building extension\nk.cu:3:2: error: #error "No space left on device"',
+            True,
+            "build_error",
+        ),
+        ("load", "raised", "Error building extension\n    3 | // No space left on device\n", True, "build_error"),
+        (
+            "call",
+            "raised",
+            "ValueError: wrong\nTraceback (most recent call last):\n"
+            '  File "solution.py", line 3, in forward\n    fail()  # Too many open files\nValueError: wrong',
+            True,
+            "fails_check",
+        ),
         ("hello", "timeout", "no answer", True, "infra"),
         ("reference", "reference", "RuntimeError: CUDA out of memory", True, "infra"),
         ("judge", "judge", "OutOfMemoryError", True, "infra"),
@@ -472,6 +592,15 @@ def test_reproduced_needs_the_boards_gpu_and_five_per_cent() -> None:
     assert score_outcome(result(published_score=None))[0] == "ran"
     assert score_outcome(result(gate_strict="fail"))[0] == "fails_check"
     assert score_outcome(result(gate_current="fail"))[0] == "fails_check"
+
+
+def test_a_score_of_outputs_that_nobody_judged_reproduces_nothing() -> None:
+    unjudged = {"gate_strict": "skipped", "gate_current": "skipped"}
+    assert score_outcome(result(**unjudged))[0] == "ran"
+    assert score_outcome(result(gate_strict="skipped"))[0] == "reproduced"  # the deck's check judged
+    # A wrong output is a verdict, whatever gates were asked for; a clock's doubts are not.
+    assert score_outcome(result(**unjudged, failed_proofs=["timed_outputs"]))[0] == "fails_check"
+    assert score_outcome(result(**unjudged, failed_proofs=["device_time"]))[0] == "ran"
 
 
 def test_a_score_needs_every_shape() -> None:

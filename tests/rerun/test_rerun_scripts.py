@@ -9,6 +9,7 @@ import pytest
 
 from traceparse.rerun import Limits, Result, Target, rerun
 from traceparse.rerun.deckoutput import read_benchmark, read_check
+from traceparse.rerun.scripts import last_error
 
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
 HONEST = (Path(__file__).parent / "kernels" / "cpu" / "honest.py").read_text()
@@ -112,6 +113,17 @@ def test_results_are_kept_one_file_each(results: dict[str, Result]) -> None:
     folder = Path(results["honest"].log_path or "").parents[1] / "results"
     assert {path.stem for path in folder.glob("*.json")} == set(results)
     assert json.loads((folder / "honest.json").read_text())["deck_score"] == 0.25
+
+
+def test_the_error_that_ended_a_check_and_no_words_printed_before() -> None:
+    begin = "Traceback (most recent call last):"
+    first = f'{begin}\n  File "a.py", line 1\nOSError: [Errno 24] Too many open files'
+    last = f'{begin}\n  File "solution.py", line 2\nValueError: wrong\n'
+    direct = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+    assert last_error(f"No space left on device\n{first}\nand on\n{last}") == last
+    assert last_error(f"printed\n{first}{direct}{last}") == f"{first}{direct}{last}"
+    assert last_error(f"{direct}{last}") == last
+    assert last_error("No module named 'cutlass'") == ""
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,23 @@ Outcome = Literal[
 REPRODUCED_WITHIN = 0.05
 """`reproduced` needs the board's own GPU and a score this close to the published one."""
 
-_OOM = re.compile(r"out of memory|OutOfMemoryError|MemoryError|CUDA_ERROR_OUT_OF_MEMORY|std::bad_alloc", re.IGNORECASE)
+CORRECTNESS = frozenset(
+    (
+        "correct", "uninitialised", "steady", "same_storage", "fresh_inputs", "scales", "alike", "ragged", "output_form",
+        "inputs_untouched", "timed_outputs", "tools_intact", "deck_untouched", "private_channel",
+    )
+)  # fmt: skip
+"""Proofs that outputs are right and were judged with whole tools: one that fails is a verdict, whatever gates were asked for."""
+
+_OOM = re.compile(
+    r"out of memory|OutOfMemoryError|MemoryError|CUDA_ERROR_OUT_OF_MEMORY|std::bad_alloc|Cannot allocate memory",
+    re.IGNORECASE,
+)
+_COMPILER_KILLED = re.compile(
+    r"Killed signal terminated program|internal compiler error: Killed|died due to signal 9|died with <Signals\.SIGKILL|^Killed$",
+    re.MULTILINE,
+)
+"""What compilers, their drivers and Python say of a compiler that the host killed, as it does when its memory runs out."""
 _GPU_MEMORY = re.compile(
     r"CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|STATUS_ALLOC_FAILED"
 )
@@ -43,9 +59,15 @@ _ARCH = re.compile(
     re.IGNORECASE,
 )
 _DRIFT = re.compile(
-    r"OutOfResources|out of resource: (shared memory|registers)|has no attribute|unexpected keyword argument|is deprecated and removed",
+    r"OutOfResources|out of resource: (shared memory|registers)|(?<!'NoneType' object )has no attribute|unexpected keyword argument|"
+    r"is deprecated and removed",
     re.IGNORECASE,
 )
+_TOOLS_APART = re.compile(
+    r"Unsupported \.version \d|version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|PTX was compiled with an unsupported toolchain|"
+    r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+)
+"""Tools or libraries that do not fit each other: whether the kernel is published or not, no line of its own is to blame."""
 _BUILD = re.compile(
     r"Error building extension|CompilationError|nvcc fatal|ninja: build stopped|undefined symbol|No module named|cannot open shared object|"
     r"CompileError|PTXASError|: error: ",
@@ -53,9 +75,19 @@ _BUILD = re.compile(
 )
 _INFRA = re.compile(
     r"Ninja is required|CUDA_HOME environment variable is not set|nvcc.*(not found|No such file)|no CUDA-capable device|"
-    r"CUDA driver version is insufficient|Failed to find C compiler",
+    r"CUDA driver version is insufficient|Failed to find C compiler|"
+    # The host: disk, quota, descriptors, processes.
+    r"No space left on device|Disk quota exceeded|Too many open files|Resource temporarily unavailable|can't start new thread|"
+    # The device.
+    r"CUDA-capable device\(s\) is/are busy or unavailable|CUDA_ERROR_DEVICE_UNAVAILABLE|cudaErrorDevicesUnavailable|"
+    r"uncorrectable (?:ECC|NVLink) error|CUDA_ERROR_ECC_UNCORRECTABLE|cudaErrorECCUncorrectable|"
+    # Packages that decks allow and hosts may lack.
+    r"No module named '(?:triton'|(?:cutlass|cuda)\b)|"
+    r"(?:fatal error: |cannot open source file \")(?:cutlass|cute)/",
     re.IGNORECASE,
 )
+_FRAME = re.compile(r"\s|Traceback \(most recent call last\)")
+_ON_THE_SOURCE = re.compile(r"(?::\d+|\(\d+\)): (?:error|warning|note|remark)\b", re.IGNORECASE)
 
 
 KILLED = "killed by SIGKILL"
@@ -173,14 +205,44 @@ def error_outcome(operation: str, kind: str, text: str, *, published_ok: bool) -
     if kind != "raised":
         return "fails_check"
     # Most specific first: a build that fails for lack of ninja also says "Error building extension".
-    for pattern, outcome in ((_INFRA, "infra"), (_OOM, "oom"), (_ARCH, "arch_mismatch")):
-        if pattern.search(text):
-            return outcome  # type: ignore[return-value]
+    if is_machine_fault(text):
+        return "infra"
+    said = _own_words(text)
+    if _OOM.search(said) or _COMPILER_KILLED.search(said):
+        return "oom"
+    if _ARCH.search(text):
+        return "arch_mismatch"
+    if _TOOLS_APART.search(said):
+        return "toolchain_drift"
     if operation in ("load", "open", "call") and _DRIFT.search(text) and published_ok:
         return "toolchain_drift"
     if operation == "load" or _BUILD.search(text):
         return "build_error"
     return "fails_check"
+
+
+def is_machine_fault(text: str) -> bool:
+    """Whether an exception (type, message, trace) tells of the host, the device or a missing package, and not of the kernel."""
+    return _INFRA.search(_own_words(text)) is not None
+
+
+def _own_words(text: str) -> str:
+    """The lines in which exceptions and compilers speak themselves.
+
+    Left out are lines that can quote the kernel's source: frames of a trace, excerpts, and diagnostics at a place in a
+    file, which hold any word that a kernel writes into an ``#error``. What an exception itself says counts.
+    """
+    return "\n".join(line for line in text.splitlines() if not _FRAME.match(line) and not _ON_THE_SOURCE.search(line))
+
+
+def lacks_memory(text: str) -> bool:
+    """Whether an exception or the evidence of a proof says that some memory ran out."""
+    return _OOM.search(text) is not None
+
+
+def lacks_host_memory(text: str) -> bool:
+    """Whether a reason says that the host killed a process or a compiler of the run, as it does when its memory runs out."""
+    return KILLED in text or _COMPILER_KILLED.search(_own_words(text)) is not None
 
 
 def lacks_gpu_memory(text: str) -> bool:
@@ -189,11 +251,11 @@ def lacks_gpu_memory(text: str) -> bool:
 
 
 def score_outcome(result: Result) -> tuple[Outcome, str | None]:
-    """Outcome of a kernel that ran through, by its gates, its GPU and its score."""
-    if result.gate_current == "fail":
+    """Outcome of a kernel that ran through, by its gates, its failed proofs, its GPU and its score."""
+    if "fail" in (result.gate_current, result.gate_strict) or CORRECTNESS & set(result.failed_proofs):
         return "fails_check", result.message
-    if result.gate_strict == "fail":
-        return "fails_check", result.message
+    if "pass" not in (result.gate_current, result.gate_strict):
+        return "ran", result.message  # a score that nobody knows to be one of right outputs reproduces nothing
     same_gpu = result.board_gpu is not None and result.gpu_key == result.board_gpu
     if same_gpu and result.score and result.published_score:
         ratio = result.score / result.published_score

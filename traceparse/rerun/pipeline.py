@@ -6,8 +6,9 @@ Starts processes only through `traceparse.rerun.worker`; verdicts come from `gat
 from __future__ import annotations
 
 import math
+import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,18 @@ from typing import Any
 from traceparse.rerun.deck import Problem
 from traceparse.rerun.deckoutput import read_benchmark
 from traceparse.rerun.gates import Proofs, is_impossible, judge_launches, judge_proofs, judge_timing
-from traceparse.rerun.hardware import Gpu, gpus, missing_tools, slowdown_note
+from traceparse.rerun.hardware import Gpu, clock_note, gpus, missing_tools, slowdown_note, strangers
 from traceparse.rerun.locks import DeviceLock
 from traceparse.rerun.outcome import (
-    KILLED,
+    CORRECTNESS,
     Outcome,
     Result,
     ShapeResult,
     error_outcome,
+    is_machine_fault,
     lacks_gpu_memory,
+    lacks_host_memory,
+    lacks_memory,
     mean_score,
     score_outcome,
 )
@@ -123,7 +127,7 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
         place.close(log)
         said = (log.read_text(errors="replace"), result.message or "", result.gates_json or "")
         on_gpu = plan.gpu is not None and any(lacks_gpu_memory(text) for text in said)
-        result.memory_short = on_gpu or KILLED in said[1]
+        result.memory_short |= on_gpu or lacks_host_memory(said[1])
 
 
 def _silent(_: Event) -> None:
@@ -174,7 +178,7 @@ class _Run:
         self._figures()
         if strict:
             result.gate_strict = "fail" if self.stopped and self.stopped[0] == "fails_check" else self.proofs.verdict
-            if slow is not None and result.gate_strict == "pass":
+            if (slow is not None or self.stopped is not None) and result.gate_strict == "pass":
                 result.gate_strict = "skipped"  # not at every timed shape
         result.gates_json, result.failed_proofs = self.proofs.as_json(), self.proofs.failed
         self._conclude()
@@ -193,11 +197,10 @@ class _Run:
         if hello is not None:
             result.torch, result.cuda, result.triton = hello["torch"], hello["cuda"], hello["triton"]
             result.sm, result.sm_count, result.ptxas = hello["sm"] or result.sm, hello["sm_count"], hello["ptxas"]
-        judge_proofs(
-            self.proofs,
-            [event for event in stage.events if event["event"] in ("proof", "state")],
-            self.place.expected_files(),
-        )
+        told = [event for event in stage.events if event["event"] in ("proof", "state")]
+        faults = [event for event in told if _is_fault(event)]
+        events = [{**event, "ok": None} if event in faults else event for event in told]
+        judge_proofs(self.proofs, events, self.place.expected_files())
         self._untouched(stage)
         profiles = {event["shape"]: event for event in stage.events if event["event"] == "profile"}
         for event in stage.events:
@@ -208,6 +211,9 @@ class _Run:
         if stage.stragglers:
             result.notes.append(f"{stage.stragglers} processes were left behind in {name} and killed")
         self.stopped = self.stopped or self._why(stage, name)
+        if self.stopped is None and faults:
+            text = " ".join(str(faults[0]["message"]).split())
+            self.stopped = "infra", f"{name}, {faults[0]['case']}, shape {faults[0]['shape']}: {text}"[:500]
 
     def _untouched(self, stage: StageResult) -> None:
         """The judge's copy of the deck, which no candidate has any business in, and the channel that it reports over."""
@@ -243,6 +249,8 @@ class _Run:
             text = f"build_lock_stale: a build waited for a lock that nobody holds: {', '.join(stale)}"
         if outcome == "fails_check":
             self.proofs.add("correct", False, f"{stop['op']}: {text}")
+        # The message kept below may end before a compiler's last words.
+        self.result.memory_short |= outcome == "oom" and lacks_host_memory(text)
         return outcome, f"{name}, {stop['op']}, shape {stop['shape']}: {' '.join(text.split()) or stop['kind']}"[:500]
 
     def _check(self) -> None:
@@ -262,13 +270,34 @@ class _Run:
         problem = self.plan.problem
         calls = _CPU_CALLS if self.plan.gpu is None else _CALLS
         count = _CHAINS if problem.protocol == "step" else max(problem.perf_trials, calls)
-        self._take(self.place.time(self._told("time"), count=count, series_s=_SERIES_S, profile=_PROFILED), "time")
-        note = slowdown_note(before, _now(self.plan.gpu))
-        self.result.notes += [note] if note else []
+        told = self._told("time")
+
+        def tell(event: Event) -> None:
+            told(event)
+            if event.get("event") == "timing":
+                self._look_around(int(event["shape"]))
+
+        self._take(self.place.time(tell, count=count, series_s=_SERIES_S, profile=_PROFILED), "time")
+        clocks = {shape: timing.clock_mhz for shape, timing in self.timings.items()}
+        highest = self.plan.gpu.max_clock_mhz if self.plan.gpu else None
+        for note in (slowdown_note(before, _now(self.plan.gpu)), clock_note(clocks, highest)):
+            self.result.notes += [note] if note else []
         for timing in self.timings.values():
             self.result.notes += [f"shape {timing.shape}: {text}" for text in timing.notes]
         if (allowed := problem.launches_per_call) is not None:
             self._launches(*allowed)
+
+    _tells_strangers = True
+
+    def _look_around(self, shape: int) -> None:
+        """Who else computes on the GPU, right after a shape's calls: the kernel's own process is still there."""
+        if self.plan.gpu is None or not self._tells_strangers:
+            return
+        found = strangers(self.plan.gpu.uuid)
+        self._tells_strangers = found is not None
+        if found:
+            text = f"{found} process{'es' if found > 1 else ''} of somebody else on the GPU beside the timing"
+            self.result.notes.append(f"shape {shape}: {text}")
 
     def _launches(self, allowed: int, left_to_reader: bool) -> None:
         for timing in self.timings.values():
@@ -352,9 +381,10 @@ class _Run:
             if ms and self.plan.gpu is not None and not is_impossible(ms, self._least_ms(at)):
                 shape.peak_fraction = problem.fraction(at, result.board_gpu, ms)
                 shape.peak_fraction_local = problem.fraction(at, result.gpu_key, ms)
-                ceiling = problem.ceiling(at, result.board_gpu)
-                if shape.peak_fraction is not None and ceiling:
-                    shape.attainable_fraction = shape.peak_fraction / ceiling
+                # Both of the GPU that it ran on: another one's ceiling says nothing of a time had on this.
+                ceiling = problem.ceiling(at, result.gpu_key)
+                if shape.peak_fraction_local is not None and ceiling:
+                    shape.attainable_fraction = shape.peak_fraction_local / ceiling
             if ms and shape.published_ms:
                 shape.time_ratio = ms / shape.published_ms
             result.shapes.append(shape)
@@ -365,16 +395,51 @@ class _Run:
             result.score = None
 
     def _conclude(self) -> None:
-        result = self.result
+        result, strict = self.result, "strict" in self.plan.gates
+        wrong = self._reason(None if strict else CORRECTNESS)
         if self.stopped is not None:
             result.outcome, result.message = self.stopped
+            if wrong is not None and result.outcome != "fails_check":
+                # What was proved before the end stays proved, whoever is to blame for the end.
+                result.notes.append(f"ended early: {result.message}")
+                result.outcome, result.message = "fails_check", wrong
             return
-        if self.unjudged is not None and result.gate_strict != "fail":
+        if self.unjudged is not None and wrong is None:
             result.outcome = self.unjudged
             return
-        if result.gate_strict == "fail" and result.gate_current != "fail":
-            result.message = self.proofs.first_reason()
+        if wrong is not None and result.gate_current != "fail":
+            result.message = wrong
+        if not strict and (aside := [name for name in self.proofs.failed if name not in CORRECTNESS]):
+            result.notes.append(f"the strict gate was not asked for; it would fail by {', '.join(aside)}")
+        if "pass" not in (result.gate_current, result.gate_strict) and not wrong and result.gate_current != "fail":
+            told = (
+                "neither the deck's check nor our proofs judged this kernel: nobody knows whether its outputs are right"
+            )
+            result.notes.append(told)
+            result.message = result.message or told
+        elif result.gate_current == "pass" and self.proofs.gates["correct"].verdict == "skipped":
+            result.notes.append("only the deck's own check judged this kernel: nothing of it is proved by us")
         result.outcome, result.message = score_outcome(result)
+
+    def _reason(self, among: Collection[str] | None) -> str | None:
+        """The first failed proof of some, or of all, and its first evidence that tells of more than a lack of memory."""
+        for name in self.proofs.failed:
+            if among is None or name in among:
+                for text in self.proofs.gates[name].evidence:
+                    if self.stopped is None or not lacks_memory(text):
+                        return f"{name}: {text}"
+        return None
+
+
+_RAISED = re.compile(r"\w+Error: ")
+
+
+def _is_fault(event: Event) -> bool:
+    """Whether a case failed by an exception that tells of the machine, as one on the way to the kernel's first answer would."""
+    if event["event"] != "proof" or event["ok"] is not False or event.get("figures"):
+        return False
+    message = str(event["message"])
+    return _RAISED.match(message) is not None and is_machine_fault(message)
 
 
 def _too_slow(stage: StageResult) -> str | None:

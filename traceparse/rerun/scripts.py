@@ -36,14 +36,34 @@ def unjudged(stage: StageResult, *, published_ok: bool) -> Outcome | None:
     if stage.reason != "exited":
         ended: dict[str, Outcome] = {"timeout": "timeout", "memory": "oom"}
         return ended.get(stage.reason, "infra")
-    text = stage.log.read_text(errors="replace")[-20_000:] if stage.log and stage.log.exists() else ""
+    text = stage.log.read_text(errors="replace") if stage.log and stage.log.exists() else ""
     end = stage.last("end")
     if end is None or end["status"] != "raised" or read_check(text).reason != NO_VERDICT:
         return None
-    if "ModuleNotFoundError" in text and "solution.py" not in text:
+    error = last_error(text)
+    if "ModuleNotFoundError" in error and "solution.py" not in error:
         return "infra"  # the check's own import
-    outcome = error_outcome("call", "raised", text, published_ok=published_ok)
+    outcome = error_outcome("call", "raised", error, published_ok=published_ok)
     return None if outcome == "fails_check" else outcome
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+
+
+def last_error(text: str) -> str:
+    """The last traceback of an output with those that it came from, at most its last 20,000 characters; empty without one.
+
+    What a kernel printed before is no reason for anything.
+    """
+    start = end = text.rfind(_TRACEBACK)
+    while end > 0 and text[:end].rstrip().endswith(_CHAINED):
+        start, end = end, text.rfind(_TRACEBACK, 0, end)
+        start = end if end >= 0 else start
+    return text[start:][-20_000:] if start >= 0 else ""
 
 
 def announces(problem: Problem) -> bool:

@@ -71,7 +71,7 @@ host_bound: bool? the host, not the device, decides the time
 clock_mhz: i64? clock of the multiprocessors right after the timing
 peak_fraction: f64? on the published board's peaks
 peak_fraction_local: f64? on this GPU's peaks
-attainable_fraction: f64? peak_fraction over the attainable ceiling
+attainable_fraction: f64? peak_fraction_local over the ceiling that is attainable on this GPU
 published_ms: f64? the board's time of this shape
 published_fraction: f64? the board's fraction of this shape
 time_ratio: f64? median_ms over published_ms
