@@ -6,6 +6,7 @@ from typing import Any
 
 from reader_checks import FIXTURES, BytesLog, calls, head_of, jsonl, read_bytes, results, texts
 
+from traceparse.assemble import assemble
 from traceparse.assemble.responses import group, total
 from traceparse.formats import kimi_code, kimi_print, kimi_wire
 from traceparse.model import MAIN, Agent, Trace, Usage
@@ -170,3 +171,96 @@ def test_sniffs() -> None:
     assert kimi_print.sniff(head_of(CONTEXT))
     chat = {"role": "assistant", "content": "hi", "tool_calls": []}
     assert not kimi_print.sniff(head_of(jsonl({"role": "user", "content": "hi"}, chat)))
+
+
+def code_step(request: float, *between: dict[str, Any], end: float, **stated: float) -> list[dict[str, Any]]:
+    """One step of Kimi Code from its request to its end, both in milliseconds."""
+    begin, done = ({"type": kind, "uuid": "s1"} for kind in ("step.begin", "step.end"))
+    return [
+        {"type": "metadata", "protocol_version": "1.4", "created_at": 0},
+        {"type": "context.append_loop_event", "time": BASE_MS + request, "event": begin},
+        *between,
+        {"type": "context.append_loop_event", "time": BASE_MS + end, "event": done | stated},
+    ]
+
+
+BASE_MS = 1_785_000_000_000
+
+
+def code_event(at: float, kind: str, **fields: Any) -> dict[str, Any]:
+    event = {"type": kind, "stepUuid": "s1", **fields}
+    return {"type": "context.append_loop_event", "time": BASE_MS + at, "event": event}
+
+
+def code_call(at: float, call_id: str = "b1") -> dict[str, Any]:
+    return code_event(at, "tool.call", toolCallId=call_id, name="Bash", args={"command": "ls"})
+
+
+def code_result(at: float, call_id: str = "b1") -> dict[str, Any]:
+    return code_event(at, "tool.result", toolCallId=call_id, result={"output": "x"})
+
+
+def code_thought(at: float) -> dict[str, Any]:
+    return code_event(at, "content.part", part={"type": "think", "think": "hm"})
+
+
+def code_approval(at: float, call_id: str = "b1") -> dict[str, Any]:
+    return {"type": "permission.record_approval_result", "time": BASE_MS + at, "toolCallId": call_id, "result": {"decision": "approved"}}  # fmt: skip
+
+
+def times(trace: Trace) -> list[tuple[float | None, ...]]:
+    turns = assemble(trace).turns
+    return list(zip(*(turns[name] for name in ("duration_s", "model_s", "tool_s", "wait_s")), strict=True))
+
+
+def test_code_approvals_are_waiting_and_the_model_has_the_logs_own_time() -> None:
+    # The model until 17 s, a person until 57 s, the tool until 60 s.
+    stated = {"llmFirstTokenLatencyMs": 2000, "llmStreamDurationMs": 14500}
+    between = [code_thought(17_000), code_approval(57_000), code_call(57_000), code_result(60_000)]
+    trace = read_bytes(kimi_code, jsonl(*code_step(0, *between, end=60_000, **stated)))
+    assert times(trace) == [(60.0, 16.5, 3.0, 40.0)]
+    assert assemble(trace).turns["first_record"] == [1]
+    # Without the log's own time the model has what is left.
+    assert times(read_bytes(kimi_code, jsonl(*code_step(0, *between, end=60_000)))) == [(60.0, 17.0, 3.0, 40.0)]
+
+
+def test_code_approval_without_anything_before_it_hides_where_the_models_time_ended() -> None:
+    between = [code_approval(57_000), code_call(57_000), code_result(60_000)]
+    assert times(read_bytes(kimi_code, jsonl(*code_step(0, *between, end=60_000)))) == [(60.0, None, 3.0, None)]
+
+
+def test_code_request_without_an_answer_is_no_turn() -> None:
+    begin = {"type": "context.append_loop_event", "time": BASE_MS, "event": {"type": "step.begin", "uuid": "s0"}}
+    trace = read_bytes(kimi_code, jsonl(*code_step(9_000, code_thought(10_000), end=11_000)[:1], begin, *code_step(9_000, code_thought(10_000), end=11_000)[1:]))  # fmt: skip
+    assert assemble(trace).turns["first_record"] == [2]
+
+
+def wire_row(at: float, kind: str, **payload: Any) -> dict[str, Any]:
+    return {"timestamp": 1_785_000_000.0 + at, "message": {"type": kind, "payload": payload}}
+
+
+def test_wire_approval_is_no_run_time_of_its_call() -> None:
+    # Asked from 2 to 32 s and again from 33 to 38 s, done at 42 s: of the call's 41 s a person took 35.
+    call = {"type": "function", "id": "t1", "function": {"name": "Shell", "arguments": "{}"}}
+    trace = read_bytes(kimi_wire, jsonl(
+        wire_row(0, "StepBegin", n=1),
+        wire_row(1, "ToolCall", **call),
+        wire_row(2, "ApprovalRequest", id="r1", tool_call_id="t1", sender="Shell", action="run"),
+        wire_row(32, "ApprovalResponse", request_id="r1", response="approve"),
+        wire_row(33, "QuestionRequest", id="q1", tool_call_id="t1", questions=[]),
+        wire_row(38, "QuestionResponse", request_id="q1", answers={}),
+        wire_row(42, "ToolResult", tool_call_id="t1", return_value={"is_error": False, "output": "x"}),
+        wire_row(50, "TurnEnd"),
+    ))  # fmt: skip
+    assert [r.duration_s for _, r in results(trace)] == [6.0]
+    assert times(trace) == [(49.0, 8.0, 6.0, 35.0)]
+
+
+def test_wire_approval_of_another_agents_call_is_left_alone() -> None:
+    # A subagent's call, asked about in the main agent's file: its own file has its times.
+    trace = read_bytes(kimi_wire, jsonl(
+        wire_row(0, "ContentPart", type="text", text="hi"),
+        wire_row(2, "ApprovalRequest", id="r1", tool_call_id="elsewhere", sender="Shell", action="run"),
+        wire_row(32, "ApprovalResponse", request_id="r1", response="approve"),
+    ))  # fmt: skip
+    assert not any(event.ends_wait for event in trace.events)

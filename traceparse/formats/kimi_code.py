@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,7 +23,9 @@ from traceparse.formats.loose import (
     content_blocks,
     disjoint_usage,
     instant,
+    lasted,
     mapping,
+    number,
     sequence,
     string,
     use_block,
@@ -118,9 +121,13 @@ class _Reading:
         self.compacting = False
         self.n_compactions = 0
         self.started: dict[str, str | None] = {}
+        self.asked: Event | None = None
+        self.said: dict[str, datetime | None] = {}
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
-        yield from self._keyed(row, self._events(line, row))
+        for event in self._keyed(row, self._events(line, row)):
+            self._timed(row, event)
+            yield event
 
     def _keyed(self, row: _Row, events: Iterable[Event]) -> Iterator[Event]:
         """Give each piece of a response what a copy of it keeps: the API's id, the step's, or (of a compaction) its instant."""
@@ -158,6 +165,27 @@ class _Reading:
             event = unknown(self.log, line, file=self.file, agent=event.agent, timestamp=event.timestamp)
         event.blocks = event.blocks or [Block("meta", raw_text(line))]
         yield event
+
+    def _timed(self, row: _Row, event: Event) -> None:
+        """Where the time of a step goes: it begins with the request, and a person may be asked between its parts."""
+        loop = mapping(row.event)
+        if loop.get("type") == "step.begin":
+            self.asked = event
+            self.said.pop(event.agent, None)
+        elif event.role == "assistant" and row.type == "context.append_loop_event":
+            if self.asked is not None and self.asked.agent == event.agent and event.response == self.step:
+                # The request is the first record of its response once there is one.
+                self.asked.role, self.asked.response, self.asked.model = "assistant", event.response, event.model
+                self.asked.key, self.asked = world_id(event.response), None
+            self.said[event.agent] = event.timestamp
+            event.model_s = _model_seconds(loop) if loop.get("type") == "step.end" else None
+        elif event.role == "tool":
+            self.said[event.agent] = event.timestamp
+        elif row.type == "permission.record_approval_result":
+            # The request for it is not logged; it follows what the step's last record tells. Where there is none, the model
+            # may have been at work until then.
+            event.ends_wait, event.wait_s = True, lasted(self.said.get(event.agent), event.timestamp)
+            self.said[event.agent] = event.timestamp
 
     def _note(self, row: _Row) -> None:
         if row.type == "llm.request":
@@ -231,6 +259,13 @@ class _Reading:
         event.role, event.model, event.final = "assistant", self.model or string(row.model), True
         event.response = f"compaction {self.n_compactions}" if row.scope == "session" else self.step or "step"
         event.usage = usage
+
+
+def _model_seconds(loop: dict[str, Any]) -> float | None:
+    """Seconds of a step that the model took, as its end states them: until the first token, and from there to the last."""
+    parts = [number(loop.get(name)) for name in ("llmFirstTokenLatencyMs", "llmStreamDurationMs")]
+    known = [part for part in parts if part is not None and part >= 0]
+    return sum(known) / 1e3 if len(known) == len(parts) else None
 
 
 def read(log: Log) -> Iterable[Trace]:

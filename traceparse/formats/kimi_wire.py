@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from traceparse.formats.loose import (
     content_blocks,
     disjoint_usage,
     instant,
+    lasted,
     mapping,
     string,
     use_block,
@@ -45,6 +47,8 @@ _SIDE_TYPES = {
     "ApprovalRequestResolved", "QuestionRequest", "QuestionResponse", "ToolCallRequest", "HookTriggered", "HookResolved",
     "HookRequest", "MCPLoadingBegin", "MCPLoadingEnd", "BtwBegin", "BtwEnd", "PlanDisplay", "Notification",
 }  # fmt: skip
+_ASKS = {"ApprovalRequest", "QuestionRequest"}
+_ANSWERS = {"ApprovalResponse", "ApprovalRequestResolved", "QuestionResponse"}
 _CONTENT_TYPES = {
     "TurnBegin",
     "SteerInput",
@@ -107,6 +111,8 @@ class _Agent:
     def __init__(self) -> None:
         self.turn = self.step = 0
         self.calls = OpenCalls()
+        self.asked: dict[str, tuple[str, datetime | None]] = {}
+        self.waited: dict[str, float | None] = {}
         self.last_call: Event | None = None
         self.arguments = ""
 
@@ -159,6 +165,8 @@ class _Reading:
             self._call(event, state, payload)
         elif kind == "ToolResult":
             self._result(event, state, payload)
+        elif kind in _ASKS | _ANSWERS:
+            self._wait(event, state, payload, asks=kind in _ASKS)
         elif kind == "StatusUpdate":
             note_negative(self.log, line, payload.get("token_usage"), file=event.file)
             self._status(event, state, payload)
@@ -217,7 +225,23 @@ class _Reading:
         if note and (is_error or not output):
             output = with_note(output, note)
         _, seconds = state.calls.answer(call_id, event.timestamp)
+        if seconds is not None and call_id in state.waited:
+            wait = state.waited.pop(call_id)
+            seconds = max(seconds - wait, 0.0) if wait is not None else None
         event.blocks = answer_blocks(call_id, output, is_error=is_error, duration_s=seconds)
+
+    @staticmethod
+    def _wait(event: Event, state: _Agent, payload: dict[str, Any], *, asks: bool) -> None:
+        """A call that waits for a person; the time between question and answer is none of its run time."""
+        if asks:
+            request, call_id = string(payload.get("id")), string(payload.get("tool_call_id"))
+            if request and call_id and state.calls.is_open(call_id):
+                state.asked[request] = call_id, event.timestamp
+        elif (found := state.asked.pop(string(payload.get("request_id")) or "", None)) is not None:
+            call_id, since = found
+            event.ends_wait, event.wait_s = True, lasted(since, event.timestamp)
+            before = state.waited.get(call_id, 0.0)
+            state.waited[call_id] = None if before is None or event.wait_s is None else before + event.wait_s
 
     def _status(self, event: Event, state: _Agent, payload: dict[str, Any]) -> None:
         """A status may be repeated: its usage counts once per message id, the fullest one said, in the step that said it first."""

@@ -100,6 +100,10 @@ class OpenCalls:
         if isinstance(call_id, str) and call_id:
             self._asked[call_id] = event
 
+    def is_open(self, call_id: str) -> bool:
+        """Whether a call waits for its answer."""
+        return call_id in self._asked
+
     def answer(self, call_id: Any, at: datetime | None) -> tuple[ToolCall | None, float | None]:
         """The call that an answer closes, and the seconds from its record to `at`; None where not known."""
         event = self._asked.pop(call_id, None) if isinstance(call_id, str) else None

@@ -22,9 +22,9 @@ model: str? as logged
 timestamp: datetime? of the first record, real clocks only
 t_s: f64? seconds since the run started, on the run's time_basis; null beyond a break in a recorded clock
 duration_s: f64? until the next turn; null across a break in a recorded clock
-model_s: f64? part of duration spent by the model, where the log tells
+model_s: f64? part of duration spent by the model: the log's own figure, else what tools and waits leave of it, where the log tells
 tool_s: f64? part of duration spent in tools, where the log tells
-wait_s: f64? part of duration spent waiting, where the log tells
+wait_s: f64? part of duration spent waiting: for the GPU lock (inside tool_s), for a person's approval or answer (outside), where the log tells
 stop_reason: str? as logged
 input_tokens: i64? all prompt tokens
 uncached_input_tokens: i64? prompt tokens billed in full
