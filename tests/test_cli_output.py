@@ -156,3 +156,14 @@ def test_with_the_analysis_no_command_says_that_it_is_missing(place: Path) -> No
     assert "the raw trace" not in said(place, "audit", "--data", "whole")[1]
     assert said(place, "kernels", "list", "session-0", "--data", "whole")[1].startswith("the trace shows no version")
     assert "analysis" not in said(place, "show", "scores", "--data", "whole")[1]
+
+
+def test_findings_of_other_tables_are_shown_with_a_warning(tmp_path: Path) -> None:
+    write_lines(tmp_path / "logs/a.jsonl", native(0, "user", "go"), native(1, "assistant", TEXT, mid="m"))
+    said(tmp_path, "load", "logs", "--quiet")
+    said(tmp_path, "audit")
+    assert "run `traceparse audit` again" not in said(tmp_path, "show", "findings")[1]
+    said(tmp_path, "load", "logs", "--quiet", "--no-analysis")
+    assert "run `traceparse audit` again" in said(tmp_path, "show", "findings")[1]
+    said(tmp_path, "report")
+    assert "traceparse audit</code> again" in (tmp_path / "reports/logs.html").read_text("utf-8")

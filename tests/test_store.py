@@ -278,3 +278,60 @@ def test_a_damaged_table_names_the_file_and_what_makes_it_good(logs: Path, here:
     (here / f"out/{table}.parquet").write_bytes(b"")
     with pytest.raises(StoreError, match=f"out/{table}.parquet: the table cannot be read: .*{todo}"):
         tp.open("out").table(table)
+
+
+def _findings(*trace_ids: str | None) -> pl.DataFrame:
+    n = len(trace_ids)
+    same = {"rule": "r", "severity": "flag", "where": "trace", "evidence": "e", "message": "m"}
+    return tables.frame(
+        "findings",
+        {"trace_id": list(trace_ids), "finding": list(range(n))} | {key: [text] * n for key, text in same.items()},
+    )
+
+
+def test_findings_go_with_their_run_and_are_told_as_old_once_the_tables_are_others(logs: Path, here: Path) -> None:
+    write_lines(logs / "2.jsonl", native(0, "user", "more"))
+    assert tp.load("logs", "out", jobs=1).findings_are_current is None  # nobody audited
+    store.write_findings(here / "out", _findings("0", "1", None, "2"), whole=True)
+    again = tp.load("logs", "out", jobs=1)
+    assert (again.findings.height, again.findings_are_current) == (4, True)
+    _emptied(here / "out/runs.parquet")  # the same tables once more
+    assert tp.load("logs", "out", jobs=1).findings_are_current
+
+    (logs / "2.jsonl").unlink()
+    held = here / "held.parquet"
+    os.link(here / "out/findings.parquet", held)
+    less = tp.load("logs", "out", jobs=1)
+    assert less.findings["trace_id"].to_list() == ["0", "1", None]
+    assert less.findings_are_current is False
+    assert pl.read_parquet(held).height == 4  # the old file was not written through
+
+    store.write_findings(here / "out", less.findings, whole=False)  # an audit of one run
+    assert tp.open("out").findings_are_current is False
+    store.write_findings(here / "out", less.findings, whole=True)
+    assert tp.open("out").findings_are_current
+    assert tp.load("logs", "out", analysis=False).findings_are_current is False
+    shutil.copytree(here / "out", here / "copy", copy_function=shutil.copyfile)
+    assert tp.open("copy").findings_are_current is False
+
+
+def test_findings_that_name_no_tables_are_judged_by_their_time(logs: Path, here: Path) -> None:
+    tp.load("logs", "out", jobs=1)
+    path = here / "out/findings.parquet"
+    _findings("0", "gone").write_parquet(path)
+    assert tp.open("out").findings_are_current
+    os.utime(path, (0, 0))
+    assert tp.open("out").findings_are_current is False
+    write_lines(logs / "2.jsonl", native(0, "user", "more"))
+    assert tp.load("logs", "out", jobs=1).findings_are_current is False
+    assert tp.open("out").findings["trace_id"].to_list() == ["0"]
+
+
+def test_damaged_findings_stop_no_load(logs: Path, here: Path) -> None:
+    tp.load("logs", "out", jobs=1)
+    (here / "out/findings.parquet").write_bytes(b"x")
+    write_lines(logs / "2.jsonl", native(0, "user", "more"))
+    data = tp.load("logs", "out", jobs=1)
+    assert data.runs.height == 3
+    with pytest.raises(StoreError, match="traceparse audit"):
+        _ = data.findings_are_current

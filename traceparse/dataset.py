@@ -96,6 +96,15 @@ class Dataset:
         """Whether the load looked for kernels, scores, clock, phases and ROI: else their tables are empty because nobody did."""
         return bool(self.manifest.options.get("analysis", True))
 
+    @property
+    def findings_are_current(self) -> bool | None:
+        """Whether the last audit of all runs was of these tables, and not of what stood here before; None without one.
+
+        Raises:
+            StoreError: The table `findings` cannot be read.
+        """
+        return store.findings_are_current(self.folder, self.manifest)
+
     def __getattr__(self, name: str) -> pl.DataFrame:
         if name in TABLES:
             return self.table(name)

@@ -5,7 +5,6 @@ Writes ``findings.parquet`` of the data set and nothing else.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -141,9 +140,7 @@ def _written(data: Dataset, audited: Sequence[str], parts: list[pl.DataFrame], *
     joined = pl.concat([tables.conform("findings", kept), *parts]) if parts else kept
     joined = joined.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("finding"))
     tables.check("findings", joined)
-    buffer = io.BytesIO()
-    joined.write_parquet(buffer, compression="zstd")
-    store.write_atomic(data.folder / "findings.parquet", buffer.getvalue())
+    store.write_findings(data.folder, joined, whole=whole)
     data._frames.pop("findings", None)  # what the data set remembers of the table is out of date
     return joined
 

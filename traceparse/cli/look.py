@@ -64,6 +64,11 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
         notes.append("some of the columns; --columns names others, `traceparse schema TABLE` lists them")
     shown = rows if most is None else rows.head(most)
     print_rows(shown, fmt, notes, others="--columns A,B shows them, --fmt csv all")
+    if table == "findings" and loaded.findings_are_current is False:
+        print_note(
+            "the logs, or how they were read, changed since all runs were audited: run `traceparse audit` again before you "
+            "rely on these rows"
+        )
     if table in DERIVED and not loaded.is_analysed:
         print_note(f"no rows: the load left the analysis out; {how_to_get_it(loaded)}")
 

@@ -163,10 +163,12 @@ def _load_into(
     found = group([member for member in listing.members if member.path in known])
     marked = [Group(name, files, [known[file.path] for file in files]) for name, files in found]
     groups, twins = drop_twins(marked, strict=options.strict)
-    with store.replacement(folder) as new:
+    here: set[str] = set()
+    with store.replacement(folder, fit=lambda place: store.drop_gone(place, here)) as new:
         marks, parts, counts = _build_all(groups, twins, unread, listing, old, folder, new, options, run, report)
         if not any(mark.trace_ids for mark in marks):
             raise no_trace(listing, marks, options.format)
+        here.update(trace_id for mark in marks for trace_id in mark.trace_ids)
         manifest = Manifest(
             source=listing.source, name=listing.name, code=code_hash(), options=msgspec.to_builtins(options),
             created=datetime.now(UTC).isoformat(timespec="seconds"), traceparse=traceparse.__version__, traces=marks,

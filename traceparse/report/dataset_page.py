@@ -179,7 +179,8 @@ def _findings(data: Dataset) -> dict[str, Any]:
     found = data.findings
     flags = findings.by_subject(found, "flag")
     return {
-        "audited": (data.folder / "findings.parquet").exists(),
+        "audited": data.findings_are_current is not None,
+        "is_current": data.findings_are_current is not False,
         "counts": findings.severity_counts(found),
         "rules": findings.by_rule(found).to_dicts(),
         "hacks": located(data, findings.by_subject(found, "hack")),

@@ -60,6 +60,7 @@ def run_page(data: Dataset, run: str) -> str:
             frames["roi_runs"].select("n_cut", "n_cut_before_first", "n_cut_after_last").iter_rows(named=True), None
         ),
         findings=_findings(data, row["trace_id"]),
+        findings_are_current=data.findings_are_current is not False,
         solution=_solution(frames),
         skipped=frames["skipped"].to_dicts(),
         phases=frames["phases"].to_dicts(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -56,6 +57,12 @@ class Manifest(msgspec.Struct):
     counts: dict[str, int]
     unlisted: list[tuple[str, str]] = []
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def identity(self) -> str:
+        """Hash of what decides the tables: code, options and the contents of the files; another one means other tables."""
+        files = [[trace.group, *(file.sha256 for file in trace.files)] for trace in self.traces]
+        return hashlib.sha256(msgspec.json.encode([self.code, self.options, files])).hexdigest()
 
 
 def same_source(one: str, other: str) -> bool:

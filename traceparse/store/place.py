@@ -15,7 +15,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -115,11 +115,15 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 @contextmanager
-def replacement(folder: Path) -> Iterator[Path]:
+def replacement(folder: Path, fit: Callable[[Path], None] = lambda _: None) -> Iterator[Path]:
     """A new folder to fill, which takes the place of `folder` when the block ends without an error, and vanishes otherwise.
 
     The caller holds the lock (`locked`). Tables that a load does not own (`reruns`, `findings`, logs of re-runs) are
     carried over.
+
+    Args:
+        folder: The place.
+        fit: Given the new folder once it holds what was carried over, to fit that to the new tables.
 
     Raises:
         StoreError: The place cannot be written, or holds something that is no loaded data set.
@@ -133,14 +137,14 @@ def replacement(folder: Path) -> Iterator[Path]:
     try:
         yield new
         try:
-            _put_in_place(new, folder)
+            _put_in_place(new, folder, fit)
         except OSError as error:
             raise disk_error(error, folder) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def _put_in_place(new: Path, folder: Path) -> None:
+def _put_in_place(new: Path, folder: Path, fit: Callable[[Path], None]) -> None:
     with ExitStack() as stack:
         if folder.is_dir():
             # Nobody may append to the old `reruns` after it was carried over. The lock's file goes along, so that who
@@ -151,6 +155,7 @@ def _put_in_place(new: Path, folder: Path) -> None:
         for name in _KEPT:
             for kept in (folder / f"{name}.parquet", folder / name):
                 _carry(kept, new / kept.name)
+        fit(new)
         _swap(new, folder)
 
 
