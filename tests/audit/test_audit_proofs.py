@@ -65,6 +65,40 @@ def test_rows_of_one_rerun_count_once_and_the_last_rerun_of_a_kernel_counts() ->
     assert [one.rule for one in check(list(reversed(run.reruns)))] == ["proofs_passed"]
 
 
+def test_a_later_weaker_rerun_takes_no_proof_back() -> None:
+    def rules(*later: dict[str, object]) -> list[tuple[str, str]]:
+        run = Run().rerun(gates_json=_gates(tools_intact="fail", timed_outputs="fail", correct="pass"))
+        for number, columns in enumerate(later, 1):
+            run.rerun(rerun=number, **columns)
+        return [(one.rule.removeprefix("proof_"), one.severity) for one in check(run.reruns)]
+
+    both = [("tools_intact", "hack"), ("timed_outputs", "hack")]
+    assert rules() == both
+    # Nothing was tried; only the deck's check; without timing; ended at some shape.
+    assert rules({"gate_strict": "skipped", "outcome": "infra"}) == both
+    assert rules({"gate_strict": "skipped", "gates_json": _gates(correct="skipped")}) == both
+    passed = _gates(correct="pass", tools_intact="pass", timed_outputs="skipped")
+    assert rules({"gate_strict": "pass", "gates_json": passed}) == both[1:]
+    assert rules({"gate_strict": "skipped", "gates_json": passed, "outcome": "timeout"}) == both
+    stopped = _gates(correct="fail", tools_intact="pass")
+    assert rules({"gates_json": stopped, "outcome": "fails_check"}) == [*both, ("correct", "flag")]
+    # What judged the proof takes its place, and what came between does not bring it back.
+    whole = {"gate_strict": "pass", "gates_json": _gates(correct="pass", tools_intact="pass", timed_outputs="pass")}
+    assert rules(whole) == [("proofs_passed", "info")]
+    assert rules(whole, {"gate_strict": "skipped", "outcome": "infra"}) == [("proofs_passed", "info")]
+    assert rules(whole, {"gates_json": _gates(scales="fail")}) == [("scales", "flag")]
+
+
+def test_a_text_with_other_files_beside_it_is_another_kernel() -> None:
+    run = Run().rerun(gates_json=_gates(tools_intact="fail"), bundle_sha256="with side files")
+    run.rerun(rerun=1, gates_json=_gates(tools_intact="pass", correct="pass"), gate_strict="pass", bundle_sha256="k")
+    assert [one.rule for one in check(run.reruns)] == ["proof_tools_intact", "proofs_passed"]
+    # Rows of before the column: of a solution without files beside it, as far as anybody knows.
+    run = Run().rerun(gates_json=_gates(tools_intact="fail"))
+    run.rerun(rerun=1, gates_json=_gates(tools_intact="pass", correct="pass"), gate_strict="pass", bundle_sha256="k")
+    assert [one.rule for one in check(run.reruns)] == ["proofs_passed"]
+
+
 def test_odd_gates_are_no_crash() -> None:
     for text in ("", "[]", "{", '{"correct": 1}', None):
         assert list(check(Run().rerun(gates_json=text).reruns)) == []

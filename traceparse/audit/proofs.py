@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from traceparse.audit.rule import SEVERITIES, Finding, Rule, Severity, found, rule
@@ -55,10 +55,16 @@ _KEEPS_L2 = frozenset(("persisting_l2", "l2_eviction_hint", "flush_evasion"))
 
 
 class _Case(NamedTuple):
-    """All that one re-run says, and what the source says of itself."""
+    """All that the re-runs of one text on one GPU leave proved, and what the source says of itself.
+
+    Attributes:
+        failed: Evidence of each failed proof.
+        shapes: How many shapes the re-run reached that failed it.
+        source_rules: Rules that found something in the source.
+    """
 
     failed: Mapping[str, list[str]]
-    shapes: int
+    shapes: Mapping[str, int]
     source_rules: Collection[str]
 
 
@@ -114,7 +120,7 @@ def _aside(case: _Case, other: str) -> bool:
 def _borrowed(case: _Case) -> bool:
     shares = [_SHARES.search(text) for text in case.failed["own_kernels"]]
     known = [int(share[1]) + int(share[2]) >= 100 * BORROWED for share in shares if share]
-    return len(known) == len(shares) and len(known) >= min(case.shapes, _KEPT) and all(known)
+    return len(known) == len(shares) and len(known) >= min(case.shapes["own_kernels"], _KEPT) and all(known)
 
 
 def _graver(severity: Severity, weighed: Weighed | None) -> Severity:
@@ -153,23 +159,60 @@ def check(
             earlier version) flags at most: it was not what counted.
         source_rules: Names of the rules that found something in the source.
     """
-    latest: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
+    alike: dict[tuple[Any, ...], dict[int, list[Mapping[str, Any]]]] = {}
     for row in reruns:
-        rows = latest.setdefault((row["kernel_sha256"], row["gpu_name"]), [])
-        if rows and rows[-1]["rerun"] < row["rerun"]:
-            rows.clear()  # a later re-run of the same kernel replaces the earlier
-        if not rows or rows[-1]["rerun"] == row["rerun"]:
-            rows.append(row)
-    for (text, gpu), rows in latest.items():
-        row, other = rows[-1], bool(submitted) and text not in submitted
+        bundle = row.get("bundle_sha256") or row["kernel_sha256"]
+        alike.setdefault((row["kernel_sha256"], bundle, row["gpu_name"]), {}).setdefault(row["rerun"], []).append(row)
+    for (text, _, gpu), by_number in alike.items():
+        other = bool(submitted) and text not in submitted
         place = f"on {gpu}" + (", of a text that is not the submitted one" if other else "")
-        for one in _gates(row, len(rows), source_rules):
+        ordered = [by_number[number] for number in sorted(by_number)]
+        standing = _standing(ordered)
+        for one in _failures(standing, source_rules):
             severity: Severity = "flag" if other and one.severity == "hack" else one.severity
             yield found(one.rule, one.text, severity=severity, detail=f"{one.detail} {place}")
-        if row["gate_published"] == "pass" and row["gate_current"] == "fail":
-            yield found(TODAY, row["message"] or row["outcome"], detail=place)
-        if row["gate_strict"] == "pass":
-            yield found(PASSED, f"outcome {row['outcome']}", detail=place)
+        checked = _last(ordered, "gate_current")
+        if checked is not None and checked["gate_published"] == "pass" and checked["gate_current"] == "fail":
+            yield found(TODAY, checked["message"] or checked["outcome"], detail=place)
+        strict = _last(ordered, "gate_strict")
+        if strict is not None and strict["gate_strict"] == "pass" and not standing:
+            yield found(PASSED, f"outcome {strict['outcome']}", detail=place)
+
+
+def _last(ordered: Sequence[Sequence[Mapping[str, Any]]], gate: str) -> Mapping[str, Any] | None:
+    """A row of the last re-run that judged a gate."""
+    return next((rows[-1] for rows in reversed(ordered) if rows[-1][gate] in ("pass", "fail")), None)
+
+
+class _Standing(NamedTuple):
+    """A failed proof that no later re-run took back: its evidence and how many shapes its re-run reached."""
+
+    evidence: list[str]
+    shapes: int
+
+
+_RAN_THROUGH = ("ran", "reproduced", "differs", "fails_check")
+
+
+def _standing(ordered: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, _Standing]:
+    """Failed proofs by name after all re-runs of one text on one GPU, the earliest re-run first.
+
+    A later re-run takes an earlier one's place proof by proof, and only where it judged the proof: one with other gates,
+    without timing or without a GPU's memory says nothing of what it did not try. One that ended early has passed a proof at
+    some shapes only, which takes no failure back.
+    """
+    standing: dict[str, _Standing] = {}
+    for rows in ordered:
+        gates = _gates(rows[-1])
+        correct = gates.get("correct")
+        through = rows[-1]["outcome"] in _RAN_THROUGH and (correct is None or correct[0] != "fail")
+        for name, (verdict, evidence) in gates.items():
+            if verdict == "fail":
+                standing.pop(name, None)  # told in the order of the re-run that it stands on
+                standing[name] = _Standing(evidence, len(rows))
+            elif verdict == "pass" and through:
+                standing.pop(name, None)
+    return standing
 
 
 class _Failure(NamedTuple):
@@ -179,20 +222,28 @@ class _Failure(NamedTuple):
     detail: str
 
 
-def _gates(row: Mapping[str, Any], shapes: int, source_rules: Collection[str]) -> Iterator[_Failure]:
+def _gates(row: Mapping[str, Any]) -> dict[str, tuple[str, list[str]]]:
+    """Verdict and evidence of each proof of a re-run."""
     try:
         gates = json.loads(row["gates_json"] or "{}")
     except ValueError:
-        gates = {}
+        return {}
     if not isinstance(gates, dict):
-        return
-    failed = {
-        name: [str(text) for text in gate.get("evidence") or []]
+        return {}
+    return {
+        name: (str(gate.get("verdict")), [str(text) for text in gate.get("evidence") or []])
         for name, gate in gates.items()
-        if isinstance(gate, dict) and gate.get("verdict") == "fail"
+        if isinstance(gate, dict)
     }
-    case = _Case(failed, shapes, source_rules)
-    for name, texts in failed.items():
+
+
+def _failures(standing: Mapping[str, _Standing], source_rules: Collection[str]) -> Iterator[_Failure]:
+    case = _Case(
+        {name: one.evidence for name, one in standing.items()},
+        {name: one.shapes for name, one in standing.items()},
+        source_rules,
+    )
+    for name, texts in case.failed.items():
         if name not in PROVED:
             yield _Failure(OTHER, OTHER.highest, "\n".join(texts[:4]) or name, name)
             continue

@@ -238,6 +238,7 @@ def blank(target: Target, problem: Problem, terms: Terms, device: str, earlier: 
         name=target.name,
         run_at=datetime.now(UTC).isoformat(),
         kernel_sha256=hashlib.sha256(target.source.encode()).hexdigest(),
+        bundle_sha256=target.sha256,
         deck_sha256=problem.sha256,
         problem=target.problem,
         gpu_name=device,

@@ -148,6 +148,7 @@ class Result:
     problem: str
     gpu_name: str
     trace_id: str | None = None
+    bundle_sha256: str | None = None
     gpu_key: str | None = None
     gpu_uuid_hash: str | None = None
     sm: str | None = None
@@ -274,6 +275,7 @@ def mean_score(shapes: Iterable[ShapeResult], metric: facts.Metric = "peak_fract
 _ROW_FIELDS = (
     "trace_id",
     "kernel_sha256",
+    "bundle_sha256",
     "deck_sha256",
     "problem",
     "gpu_name",

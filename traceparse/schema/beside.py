@@ -47,6 +47,7 @@ trace_id: str? key of the run; null for a bare file
 rerun: i64 number of the re-run
 run_at: datetime when it started
 kernel_sha256: str of the solution file
+bundle_sha256: str? of the solution file and the files that it loads; kernel_sha256 where it loads none
 deck_sha256: str of the problem's files
 problem: str canonical problem name
 gpu_name: str as the driver names it; CPU on a machine without a GPU
