@@ -23,6 +23,7 @@ from typing import Any
 
 from traceparse.kernels.framework import label, most_specific
 from traceparse.rerun.deck import Problem
+from traceparse.rerun.guard import guarded
 from traceparse.rerun.hardware import Gpu
 from traceparse.rerun.outcome import Result
 from traceparse.rerun.pipeline import RULES, Plan, field_of, run_kernel
@@ -216,7 +217,7 @@ def run_one(
         terms.limits,
         terms.timing,
     )
-    with scratch() as folder:
+    with guarded(), scratch() as folder:
         run_kernel(plan, folder, result, step, alive)
     result.wall_s = (datetime.now(UTC) - started).total_seconds()
     return result

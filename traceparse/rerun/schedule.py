@@ -17,6 +17,7 @@ from typing import Literal
 from traceparse.errors import RerunError, UsageError
 from traceparse.rerun.batch import Batch, Progress, Target, Terms, file_name, gpu_name, run_one
 from traceparse.rerun.deck import find_problem
+from traceparse.rerun.guard import guarded
 from traceparse.rerun.hardware import Gpu, choose, gpus
 from traceparse.rerun.outcome import Result
 from traceparse.rerun.worker import Limits
@@ -104,11 +105,12 @@ def rerun(
     (base / "results").mkdir(parents=True, exist_ok=True)
     terms = Terms(tuple(gates), timing, limits or Limits())
     batch = Batch(base, problems, earlier, terms, time_budget_s, progress or (lambda _: None))
-    if ray is not None:
-        from traceparse.rerun.cluster import run_batch
+    with guarded():  # what is found out is held here until it is told, and a cluster's kernels may run on this host too
+        if ray is not None:
+            from traceparse.rerun.cluster import run_batch
 
-        return run_batch(batch, wanted, ray, cpu=cpu)
-    return _run_here(batch, wanted, found, jobs)
+            return run_batch(batch, wanted, ray, cpu=cpu)
+        return _run_here(batch, wanted, found, jobs)
 
 
 _Placed = tuple[Target, Gpu | None]

@@ -1,6 +1,9 @@
 """One stage of a re-run: a supervised process tree, the private channel to it, its turn at the device. Knows no kernel and no deck.
 
 Time in which a stage is frozen, so that another kernel can be timed, counts against none of its limits.
+
+A stage that escapes judgement by killing who judges is judged by that: whatever none of our limits ended, and the kernel
+not for want of memory, was ended by somebody, and is told as an event ``forged``.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -18,12 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from traceparse.rerun.child.wire import Wire, WireError
+from traceparse.rerun.guard import guarded
 from traceparse.rerun.locks import DeviceLock
-from traceparse.rerun.supervise import freeze, kill_marked, thaw
+from traceparse.rerun.supervise import freeze, kill_marked, kill_orphans, oom_kills, thaw
 
 _HERE = Path(__file__).parent
 _BOOT = _HERE / "child" / "boot.py"
-_POLL_S = 0.05
+_POLL_S = 0.01
+"""How often somebody who waits for the device is looked for: so long the device is nobody's."""
+_END_S = 30.0
+"""How long a supervisor gets to end its tree before it is taken for a stopped one."""
 _DRAIN_S = 0.05
 """How long a frozen stage's last kernels get to run out before the device is given to one who times."""
 _MOST_KEPT_S = 3.0
@@ -74,6 +82,7 @@ class Stage:
         environment: All of its environment.
         limit_s: Time for all of it.
         memory_bytes: Host memory of the whole tree.
+        turn_s: How long it may have the device alone each time it asks for that; None for one that may not ask.
     """
 
     argv: list[str]
@@ -82,6 +91,7 @@ class Stage:
     environment: Mapping[str, str]
     limit_s: float
     memory_bytes: int
+    turn_s: float | None = None
 
 
 def run_stage(
@@ -103,11 +113,81 @@ def run_stage(
     result = StageResult(log=stage.log)
     # The device first: a process that waits for it would use up the time it has.
     try:
-        with turn:
+        with guarded(), turn:
             _supervised(stage, order, result, turn, progress, alive)
     finally:
         result.alone_s, result.aside_s = turn.alone_s, turn.aside_s
     return result
+
+
+class _Over(Exception):  # noqa: N818 - no error: it ends a stage in good order
+    """The time of a stage, or of its turn at the device, is over."""
+
+
+class _Supervisor:
+    """The process that holds a stage's tree (`traceparse.rerun.supervise`).
+
+    Args:
+        stage: What it starts.
+        channel: The stage's end of the private channel; closed here.
+
+    Attributes:
+        pid: Its process id.
+        killed: Whether somebody else has killed it; known at its end.
+    """
+
+    _alive: set[int] = set()  # noqa: RUF012 - of all stages of this process
+
+    def __init__(self, stage: Stage, channel: socket.socket):
+        self._control, theirs = socket.socketpair()
+        with theirs, channel:
+            descriptor = channel.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(_HERE / "supervise.py")],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                pass_fds=[descriptor],
+                env=stage.environment,
+                start_new_session=True,
+            )
+        self.pid, self.killed, self._folder = self._process.pid, False, stage.folder
+        self._alive.add(self.pid)
+        order = {
+            "argv": [sys.executable, "-P", str(_BOOT), stage.argv[0], str(descriptor), *stage.argv[1:]],
+            "env": dict(stage.environment),
+            "cwd": str(stage.folder),
+            "log": str(stage.log),
+            "memory_bytes": stage.memory_bytes,
+            "pass_fds": [descriptor],
+        }
+        with contextlib.suppress(BrokenPipeError):  # gone already: its end tells
+            self._control.sendall(json.dumps(order).encode() + b"\n")
+
+    def has_ended(self, within_s: float) -> bool:
+        """Whether the tree has ended, or its supervisor itself."""
+        return bool(select.select([self._control], [], [], within_s)[0])
+
+    def end(self) -> Event | None:
+        """End the tree if it has not ended; gives the supervisor's report, None without one. Nothing is left running."""
+        said, deadline = b"", time.monotonic() + _END_S
+        with self._control:
+            with contextlib.suppress(OSError):  # the other side is gone already
+                self._control.shutdown(socket.SHUT_WR)  # the supervisor ends its tree when its input closes
+            self._control.settimeout(_END_S)
+            with contextlib.suppress(OSError):
+                while part := self._control.recv(1 << 16):
+                    said += part
+        try:
+            self.killed = self._process.wait(max(0.1, deadline - time.monotonic())) == -signal.SIGKILL
+        except subprocess.TimeoutExpired:  # somebody has stopped it
+            self._process.kill()
+            self._process.wait()
+        self._alive.discard(self.pid)
+        if self._process.returncode != 0:
+            # The kernel ends the stage's own process with it, but no others.
+            kill_marked(f"{self._folder}/")
+            kill_orphans(self._alive)
+        return json.loads(said) if said else None
 
 
 def _supervised(
@@ -119,92 +199,84 @@ def _supervised(
     alive: Callable[[], None],
 ) -> None:
     mine, theirs = socket.socketpair()
-    descriptor = theirs.fileno()
-    supervisor = subprocess.Popen(
-        [sys.executable, "-P", str(_HERE / "supervise.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        pass_fds=[descriptor],
-        env=stage.environment,
-        start_new_session=True,
-    )
-    ending = {
-        "argv": [sys.executable, "-P", str(_BOOT), stage.argv[0], str(descriptor), *stage.argv[1:]],
-        "env": dict(stage.environment),
-        "cwd": str(stage.folder),
-        "limit_s": stage.limit_s,
-        "log": str(stage.log),
-        "memory_bytes": stage.memory_bytes,
-        "pass_fds": [descriptor],
-    }
-    try:
-        if supervisor.stdin is None or supervisor.stdout is None:
-            raise RuntimeError("the supervisor has no pipes")
-        supervisor.stdin.write(json.dumps(ending).encode() + b"\n")
-        supervisor.stdin.flush()
-        theirs.close()
+    starved, is_over = oom_kills(), False
+    with mine:
+        supervisor = _Supervisor(stage, theirs)
         try:
-            _listen(Wire(mine), order, result, turn, supervisor.pid, stage.limit_s + 60, progress, alive)
-        except WireError as error:
-            if error.kind == "forged":
-                result.events.append({"event": "forged", "message": str(error)})
-        # Who closed the channel may go on: the batch can still be given up, and others get their turn at the device.
-        while not select.select([supervisor.stdout], [], [], _POLL_S)[0]:
-            alive()
-            turn.make_room(supervisor.pid)
-        report = supervisor.stdout.readline()
-        if report:
-            told = json.loads(report)
-            result.reason, result.returncode, result.wall_s = told["reason"], told["returncode"], told["wall_s"]
-            result.peak_bytes, result.stragglers = told["peak_bytes"], told["stragglers"]
-    finally:
-        if supervisor.stdin is not None:
-            with contextlib.suppress(OSError):
-                supervisor.stdin.close()  # the supervisor ends its tree when its input closes
-        if (
-            supervisor.wait() != 0
-        ):  # it was killed itself; the kernel ends the stage's own process with it, but no others
-            kill_marked(f"{stage.folder}/")
-        if supervisor.stdout is not None:
-            supervisor.stdout.close()
-        mine.close()
+            _attend(Wire(mine), supervisor, stage, order, result, turn, progress, alive)
+        except _Over:
+            is_over = True
+        finally:
+            report = supervisor.end()
+    if report is not None:
+        result.reason, result.returncode, result.wall_s = report["reason"], report["returncode"], report["wall_s"]
+        result.peak_bytes, result.stragglers = report["peak_bytes"], report["stragglers"]
+    if is_over:
+        result.reason = "timeout"
+    elif oom_kills() == starved:
+        killed = "supervisor" if supervisor.killed else None
+        # Of all signals only this one ends a judge from outside; the deck's script shares its process with the kernel.
+        if stage.argv[0] == "judge" and (result.reason, result.returncode) == ("exited", -signal.SIGKILL):
+            killed = "judge"
+        if killed is not None:
+            text = f"the {killed} was killed by SIGKILL, by none of our limits and not for want of memory"
+            result.events.append({"event": "forged", "message": text})
 
 
-def _listen(
+def _attend(
     wire: Wire,
+    supervisor: _Supervisor,
+    stage: Stage,
     order: Mapping[str, Any],
     result: StageResult,
     turn: Turn,
-    root: int,
-    limit_s: float,
     progress: Callable[[Event], None],
     alive: Callable[[], None],
 ) -> None:
-    """Take events until the time is up; grant and take back the device, and make room, on the way.
+    """Take events until the tree has ended; grant and take back the device, and make room, on the way.
 
     Raises:
-        WireError: The channel closed, as it does at the end, or something else than a message came.
+        _Over: The stage's time is up, or it kept the device for too long.
     """
-    deadline = time.monotonic() + limit_s
-    wire.send(dict(order))
-    while True:
-        while not wire.ready(_POLL_S):
-            alive()
-            deadline += turn.make_room(root)
-            if time.monotonic() > deadline:
-                return
-        event = wire.receive(60.0)
-        if event.get("event") == "lock":
-            started = time.monotonic()
-            mode = event.get("mode")
-            if mode not in ("shared", "exclusive"):
-                raise WireError("forged", f"the device was asked for in no mode that there is: {str(mode)[:100]}")
-            turn.take(mode, root)
-            deadline += time.monotonic() - started
-            wire.send({"granted": True})
-            continue
-        result.events.append(event)
-        progress(event)
+    deadline = time.monotonic() + stage.limit_s
+
+    def look() -> None:
+        nonlocal deadline
+        alive()
+        deadline += turn.make_room(supervisor.pid)
+        if time.monotonic() > deadline or (stage.turn_s is not None and turn.alone_for_s > stage.turn_s):
+            raise _Over
+
+    def answer(event: Event) -> None:
+        nonlocal deadline
+        if event.get("event") != "lock":
+            result.events.append(event)
+            progress(event)
+            return
+        mode = event.get("mode")
+        if stage.turn_s is None:
+            raise WireError("forged", "the device was asked for by a process that has no turn at it")
+        if mode not in ("shared", "exclusive"):
+            raise WireError("forged", f"the device was asked for in no mode that there is: {str(mode)[:100]}")
+        started = time.monotonic()
+        turn.take(mode, supervisor.pid)
+        deadline += time.monotonic() - started
+        wire.send({"granted": True})
+
+    try:
+        wire.send(dict(order))
+        while True:
+            while not wire.ready(_POLL_S):
+                look()
+            answer(wire.receive(60.0))
+            look()
+    except WireError as error:
+        if error.kind == "forged":
+            result.events.append({"event": "forged", "message": str(error)})
+            return
+    # Who closed the channel may go on: the batch can still be given up, and others get their turn at the device.
+    while not supervisor.has_ended(_POLL_S):
+        look()
 
 
 class Turn:
@@ -241,6 +313,11 @@ class Turn:
         if self._alone_since is not None:
             self.alone_s += time.monotonic() - self._alone_since
             self._alone_since = None
+
+    @property
+    def alone_for_s(self) -> float:
+        """How long it has had the device alone by now, without a break."""
+        return 0.0 if self._alone_since is None else time.monotonic() - self._alone_since
 
     def take(self, mode: str, root: int | None = None) -> None:
         """Hold the device otherwise from now on; what is below `root` is frozen while it has to wait for that."""

@@ -8,7 +8,9 @@ results come over. What this is not: a sandbox. The code runs as the user, with 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
+import re
 import secrets
 import shutil
 import site
@@ -43,6 +45,18 @@ _KEPT_ENV = (
     "CUDA_DEVICE_ORDER",
     "SYSTEMROOT",
 )
+_CACHES = {
+    "TORCH_EXTENSIONS_DIR": "torch",
+    "TRITON_CACHE_DIR": "triton",
+    "CUDA_CACHE_PATH": "cuda",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "XDG_CACHE_HOME": "xdg",
+    "HF_HOME": "hf",
+    "TMPDIR": "tmp",
+    "HOME": "home",
+}
+_BUILT = re.compile(r"build\.ninja|\.ninja_(?:log|deps)|lock|.+\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp|o|d|so)")
+"""What torch's own builds leave in their folder; nothing else is carried from stage to stage with them."""
 _LONG_AGO = 1_000_000_000.0
 _KEPT_PREFIXES = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM", "NVIDIA_")
 
@@ -110,7 +124,7 @@ class Workplace:
             name: text for name, text in side_files.items() if _is_inside(name) and Path(name).as_posix() not in decks
         }
         self.left_out = sorted(side_files.keys() - self._side_files.keys())
-        self.environment = self._environment()
+        self.environment = {**self._environment(), **_caches(self.folder / "cache")}
         self._took: dict[str, str] = {}
 
     def strict(self, progress: Callable[[Event], None]) -> StageResult:
@@ -132,7 +146,10 @@ class Workplace:
         )
 
     def baseline(self, progress: Callable[[Event], None], *, count: int, series_s: float) -> StageResult:
-        """Our timing of the deck's own baseline, in a candidate's place and conditions; it has no profile and no side files."""
+        """Our timing of the deck's own baseline, in a candidate's conditions; it has no profile and no side files.
+
+        Nor has it anything that a kernel could have left for it: its folder and its caches are empty before.
+        """
         more = {"count": count, "series_s": series_s, "profile": 0, "warmup": 10 if self.gpu is not None else 3}
         text = (self.problem.path / "baseline.py").read_text(encoding="utf-8")
         return self._judge("time", progress, more, baseline=text)
@@ -149,14 +166,10 @@ class Workplace:
         before = self._hashes(copy)
         nonce = secrets.token_hex(16)
         mode = "exclusive" if name == "benchmark.py" and not turns else "shared"
-        result = self._stage(
-            name.removesuffix(".py"),
-            ["deckscript", str(copy / name), str(int(turns))],
-            {"nonce": nonce},
-            self.limits.script_s,
-            progress,
-            mode,
-        )
+        argv = ["deckscript", str(copy / name), str(int(turns))]
+        turn_s = self.limits.time_s if turns else None
+        stage = self._prepared(name.removesuffix(".py"), argv, self.limits.script_s, self.environment, turn_s)
+        result = self._run(stage, {"nonce": nonce}, progress, mode)
         end = result.last("end")
         if end is not None and end.get("nonce") != nonce:
             result.events.append({"event": "forged", "message": "an end was reported without the parent's nonce"})
@@ -199,15 +212,17 @@ class Workplace:
         self, mode: str, progress: Callable[[Event], None], more: Mapping[str, Any], *, baseline: str | None = None
     ) -> StageResult:
         limits, name = self.limits, mode if baseline is None else "baseline"
-        candidate = self._copy(baseline)
-        # Anew for each stage: what ran in an earlier one could have written into the judge's copy.
-        top = self.folder / "judge"
-        shutil.rmtree(top, ignore_errors=True)
+        candidate, environment = self._copy(baseline), self.environment
+        if baseline is not None:
+            environment = {**environment, **_caches(_emptied(self.folder / "baseline-cache"))}
+        # Anew for each stage: what ran in an earlier one could have written into the judge's copy and caches.
+        top = _emptied(self.folder / "judge")
         judge = self.problem.copy_to(top)
         before = _contents(top)
         order = {
             "mode": mode,
             "deck": str(judge),
+            "environment": _caches(_emptied(self.folder / "judge-cache")),
             "candidate": str(candidate),
             "scratch": str(self.folder),
             "device": "cuda" if self.gpu else "cpu",
@@ -218,7 +233,11 @@ class Workplace:
             **more,
             "limits": {"start": limits.start_s, "build": limits.build_s, "call": limits.call_s, "time": limits.time_s},
         }
-        result = self._stage(name, ["judge"], order, limits.stage_s(len(self.problem.shapes)), progress, "shared")
+        # Each call within a turn has its own limit, which ends a stage with more to say.
+        stage = self._prepared(
+            name, ["judge"], limits.stage_s(len(self.problem.shapes)), environment, 3 * limits.time_s
+        )
+        result = self._run(stage, order, progress, "shared")
         after = _contents(top)
         changed = [file for file, digest in before.items() if after.get(file) != digest]
         # What a reference may leave beside itself is no matter; what Python would import instead of the deck's is.
@@ -226,22 +245,17 @@ class Workplace:
         result.events.append({"event": "files", "changed": sorted(changed)})
         return result
 
-    def _stage(
-        self,
-        name: str,
-        argv: list[str],
-        order: Mapping[str, Any],
-        limit_s: float,
-        progress: Callable[[Event], None],
-        mode: str,
-    ) -> StageResult:
+    def _prepared(
+        self, name: str, argv: list[str], limit_s: float, environment: Mapping[str, str], turn_s: float | None
+    ) -> Stage:
+        log = self.folder / f"{name}.log"
+        return Stage(argv, self.folder, log, environment, limit_s, self.limits.memory_bytes, turn_s)
+
+    def _run(self, stage: Stage, order: Mapping[str, Any], progress: Callable[[Event], None], mode: str) -> StageResult:
         for stale in self.stale_locks():
             (self.folder / stale).unlink(missing_ok=True)  # a killed stage left it; a build would wait for it for ever
-        stage = Stage(
-            argv, self.folder, self.folder / f"{name}.log", self.environment, limit_s, self.limits.memory_bytes
-        )
         result = run_stage(stage, order, Turn(self.lock, mode, self.alive), progress, self.alive)
-        self._took[name] = (
+        self._took[stage.log.stem] = (
             f"{result.wall_s:.1f} s: {result.alone_s:.1f} s with the device alone, {result.aside_s:.1f} s standing aside"
         )
         return result
@@ -249,14 +263,18 @@ class Workplace:
     # --- folders and environment ---------------------------------------------------------------------------------------
 
     def _copy(self, baseline: str | None = None) -> Path:
-        """A fresh copy of the deck with the solution in it, or the deck's baseline in its place.
+        """A fresh copy of the deck with the solution in it, or elsewhere one with the deck's baseline in its place.
 
         Always at the same place and with the same old times: what a stage before has built is then still up to date.
         What was built beside the solution instead of in a cache is put back, minutes of compiling else in each stage.
         """
-        top, aside = self.folder / "candidate", self.folder / "built"
-        built = _set_aside(top, aside)
-        shutil.rmtree(top, ignore_errors=True)
+        top, aside = self.folder / ("candidate" if baseline is None else "baseline"), self.folder / "built"
+        built = (
+            _set_aside(top, _emptied(aside), self.problem.path.relative_to(self.problem.root))
+            if baseline is None
+            else []
+        )
+        _emptied(top)
         folder = self.problem.copy_to(top)
         own = {**self._side_files, "solution.py": self._solution} if baseline is None else {"solution.py": baseline}
         for file, text in own.items():
@@ -286,18 +304,6 @@ class Workplace:
 
     def _environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if key in _KEPT_ENV or key.startswith(_KEPT_PREFIXES)}
-        folders = {
-            "TORCH_EXTENSIONS_DIR": "torch",
-            "TRITON_CACHE_DIR": "triton",
-            "CUDA_CACHE_PATH": "cuda",
-            "TORCHINDUCTOR_CACHE_DIR": "inductor",
-            "XDG_CACHE_HOME": "xdg",
-            "HF_HOME": "hf",
-            "TMPDIR": "tmp",
-            "HOME": "home",
-        }
-        for name in folders.values():
-            (self.folder / "cache" / name).mkdir(parents=True, exist_ok=True)
         # The interpreter's own folder first: ninja comes as a Python package there. The toolkit last, where torch looks for it too.
         toolkit = Path(kept.get("CUDA_HOME") or kept.get("CUDA_PATH") or "/usr/local/cuda") / "bin"
         search = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath), str(toolkit)])
@@ -306,7 +312,6 @@ class Workplace:
             kept["PYTHONPATH"] = os.pathsep.join(path for path in found if path)
         return {
             **kept,
-            **{key: str(self.folder / "cache" / name) for key, name in folders.items()},
             "PATH": search,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONNOUSERSITE": "1",  # below HOME, where a kernel could put what the next stage's judge would import
@@ -319,16 +324,47 @@ class Workplace:
         }
 
 
-def _set_aside(top: Path, aside: Path) -> list[str]:
+def _caches(folder: Path) -> dict[str, str]:
+    """The variables that name caches, temporary files and the home, each with a folder of its own below `folder`."""
+    for name in _CACHES.values():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    return {key: str(folder / name) for key, name in _CACHES.items()}
+
+
+def _emptied(folder: Path) -> Path:
+    """The folder itself, empty and surely a folder: what ran before may have put a link or a file in its place.
+
+    Raises:
+        OSError: Something is in the way that cannot be removed.
+    """
+    if folder.parent.exists():
+        folder.parent.chmod(0o700)
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():  # closed to its owner within: it goes with all else in the end
+        folder.rename(folder.with_name(f"{folder.name}-{secrets.token_hex(8)}"))
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _set_aside(top: Path, aside: Path, problem: Path) -> list[str]:
     """Move the folders below `top` that ninja built in to the same places below `aside`, locks left out; gives their relative names.
 
-    One with Python in it stays: a stage is to import what the deck and the solution bring, and nothing left there.
+    One with anything in it that torch's builds do not leave stays, and so does one that has the name of a module: a stage is
+    to import what the deck and the solution bring, and nothing left there.
+
+    Args:
+        top: Where the deck was copied to.
+        aside: An empty folder.
+        problem: The problem's folder below `top`, which modules are imported from.
     """
     found = sorted({file.parent.relative_to(top).as_posix() for file in top.rglob("build.ninja")})
     taken: list[str] = []
     for name in found:
         within = any(name.startswith(f"{other}/") for other in taken)
-        if name == "." or within or (top / name).is_symlink() or any((top / name).rglob("*.py")):
+        below = Path(name).relative_to(problem).parts if Path(name).is_relative_to(problem) else Path(name).parts
+        if not below or within or not _is_build(top / name) or _is_module(below[0]):
             continue
         (aside / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).rename(aside / name)
@@ -336,6 +372,28 @@ def _set_aside(top: Path, aside: Path) -> list[str]:
         for lock in (aside / name).rglob("lock"):
             lock.unlink()  # of a stage that was killed: the next one would wait for it
     return taken
+
+
+def _is_build(folder: Path) -> bool:
+    """Whether a folder holds what torch's builds leave and nothing else; a package's own file may well be compiled."""
+    return not folder.is_symlink() and all(
+        not path.is_symlink()
+        and (path.is_dir() or (path.is_file() and _BUILT.fullmatch(path.name) is not None))
+        and not path.name.startswith("__")
+        for path in folder.rglob("*")
+    )
+
+
+def _is_module(name: str) -> bool:
+    """Whether a package or module of this name is there to be imported; a bare folder somewhere is none.
+
+    A folder without an ``__init__`` takes no package's place on the path: this is for whatever looks otherwise. What many
+    builds are called, and a package that none of them imports, is let through.
+    """
+    if not name.isidentifier() or name == "build":
+        return False
+    spec = importlib.util.find_spec(name) if name != "__main__" else None
+    return name == "__main__" or (spec is not None and spec.origin is not None)
 
 
 def _contents(folder: Path) -> dict[str, str]:

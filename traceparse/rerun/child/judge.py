@@ -5,18 +5,18 @@ What a proof means for the verdict is decided by `traceparse.rerun.gates`, not h
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 import sys
+import tempfile
+from importlib.machinery import PathFinder
 
 from traceparse.rerun.child.clocking import clock, profile
+from traceparse.rerun.child.deckmodules import KeptModules
 from traceparse.rerun.child.fork import fork_candidate
 from traceparse.rerun.child.proving import prove
 from traceparse.rerun.child.session import Session, Stop
 from traceparse.rerun.child.wire import Wire
-
-_PR_SET_DUMPABLE = 4
 
 
 def run(session: Session) -> None:
@@ -49,9 +49,9 @@ def main(arguments: list[str]) -> None:
     child = fork_candidate(close=descriptor)
     parent = Wire(socket.socket(fileno=descriptor))
     os.set_inheritable(descriptor, False)
-    if sys.platform == "linux":
-        # Other processes of the same user, the candidate's among them, can then neither trace this one nor read its memory.
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     order = parent.receive(60)
-    sys.path.insert(0, order["deck"])
+    # Caches of its own, or a reference would be put together from what a candidate has left in those that both came with.
+    os.environ.update(order["environment"])
+    tempfile.tempdir = None  # found anew from them
+    sys.meta_path.insert(sys.meta_path.index(PathFinder), KeptModules(order["deck"]))
     run(Session(order, parent, child))
