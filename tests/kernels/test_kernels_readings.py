@@ -152,6 +152,19 @@ def test_a_viewer_that_shows_some_lines_of_a_write_is_completed_by_the_next_read
     assert versions(read(viewer().write(SOLUTION, A), B)) == [(3, "write", False, A), (5, "shell", True, B)]
 
 
+def test_an_edit_that_a_viewer_showed_without_a_line_is_mended_by_the_next_reading() -> None:
+    # Replaced were two lines, "    x = 1" and "    y = 1"; the log shows the first alone.
+    both = A + "    y = 1\n"
+    run = viewer().write(SOLUTION, both).edit(SOLUTION, "    x = 1", "    x = 2").bash("python check.py")
+    assert versions(read(run, B)) == [(3, "write", True, both), (5, "edit", True, B)]
+    changed = viewer().write(SOLUTION, both).edit(SOLUTION, "    x = 1", "    x = 2").bash("python gen.py")
+    assert versions(read(changed, A)) == [
+        (3, "write", True, both),
+        (5, "edit", True, B + "    y = 1\n"),
+        (7, "shell", True, A),
+    ]
+
+
 def test_a_reading_that_cut_a_long_line_is_no_whole_text() -> None:
     text = A + f"# {'x' * 5_000}\n"
     assert versions(read(written(text), A + f"# {'x' * 1_998}...\n")) == [(1, "write", True, text)]

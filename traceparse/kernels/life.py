@@ -10,25 +10,22 @@ class Life:
         suspects: Positions of the calls that may have changed the file unseen.
         doubted: Position of the first reading of a part that showed other text; what came later is no suspect.
         gone: The file was removed.
-        ran: A command ran.
     """
 
     def __init__(self) -> None:
         self.suspects: list[int] = []
         self.doubted: int | None = None
-        self.gone = self.ran = False
+        self.gone = False
 
-    def goes_on(self, at: int, *, shell: bool, suspected: bool, doubted: bool, gone: bool) -> None:
+    def goes_on(self, at: int, *, suspected: bool, doubted: bool, gone: bool) -> None:
         """One more call.
 
         Args:
             at: Its position among the run's calls.
-            shell: It is a command.
             suspected: It may have changed the file unseen.
             doubted: It is a reading of a part that shows other text.
             gone: The file does not stand there after it.
         """
-        self.ran = self.ran or shell
         if gone and not self.gone:
             self.gone, self.suspects, self.doubted = True, [], None
         elif suspected and self.doubted is None:

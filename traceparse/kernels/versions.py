@@ -143,7 +143,6 @@ def _replayed(frames: Frames) -> list[_Row]:
         for path, row in last.items():
             row.life.goes_on(
                 at,
-                shell=call["tool"] == "shell",
                 suspected=path in workspace.suspected,
                 doubted=path in workspace.doubted,
                 gone=path in workspace.gone,
@@ -170,10 +169,11 @@ def _observed(row: _Row, workspace: Workspace, *, viewer: bool) -> Change | None
     Args:
         row: The file's last version so far.
         workspace: It holds the text that was read.
-        viewer: The log went through a viewer, which may show a rewrite as its new lines alone.
+        viewer: The log went through a viewer, which may show a rewrite as its new lines alone and an edit without some lines.
 
     Returns:
-        The change that must lie between the version and the reading, if one must. A text that the log holds whole is never replaced.
+        The change that must lie between the version and the reading, if one must. A written text that the log holds whole is never
+        replaced.
     """
     path = row.change.path
     text = workspace.files[path].text or ""
@@ -185,8 +185,9 @@ def _observed(row: _Row, workspace: Workspace, *, viewer: bool) -> Change | None
         workspace.files[path] = Text(row.text, True)  # a reading lacks blanks at the ends of lines and of the file
         return None
     other = row.whole
-    if row.whole and viewer and row.change.op == "write" and not row.life.ran:
-        other = not within(row.text or "", text)
+    if row.whole and viewer and not row.life.suspects:
+        # Nothing ran that can have changed it: the log showed some lines of a rewrite, or an edit without some of its lines.
+        other = row.change.op == "write" and not within(row.text or "", text)
     elif not row.whole and row.life.suspects:
         other = row.change.op == "write" and row.known and row.text is not None and not begins(text, row.text)
     if other:
