@@ -7,6 +7,7 @@ output includes reasoning. ``None`` always means that the log does not say; it i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
@@ -34,6 +35,9 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         cache_write_1h: The part of `cache_write` with a lifetime of one hour.
         output: Generated tokens, reasoning included.
         reasoning: The part of `output` spent on hidden or visible reasoning.
+        unread: Names of the counts above that were made and are not known in full: the log has something else in their
+            place, leaves out what it always states, or contradicts itself. What is known of them is then a lower bound; a
+            count that is None and not named here may also never have been made.
     """
 
     uncached_input: int | None = None
@@ -42,6 +46,37 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cache_write_1h: int | None = None
     output: int | None = None
     reasoning: int | None = None
+    unread: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, counts: Iterable[int | None], unread: Iterable[str]) -> Usage:
+        """From the counts in the order of `COUNTS`."""
+        uncached, read, write, write_1h, output, reasoning = counts
+        missed = {*unread}
+        names = tuple(field for field in COUNTS if field in missed)
+        return cls(uncached, read, write, write_1h, output, reasoning, names)
+
+    @property
+    def counts(self) -> tuple[int | None, ...]:
+        """The counts in the order of `COUNTS`."""
+        return (
+            self.uncached_input,
+            self.cache_read,
+            self.cache_write,
+            self.cache_write_1h,
+            self.output,
+            self.reasoning,
+        )
+
+    @property
+    def input_in_part(self) -> bool:
+        """Whether the prompt's count is only a lower bound."""
+        return any(field in self.unread for field in PROMPT)
+
+    @property
+    def output_in_part(self) -> bool:
+        """Whether the output's count is only a lower bound."""
+        return "output" in self.unread
 
     @property
     def input(self) -> int | None:
@@ -51,8 +86,16 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
     def less(self, part: Usage) -> Usage:
         """What is left when a part is taken out, never below zero; the unknown stays unknown."""
-        pairs = [(getattr(self, field), getattr(part, field) or 0) for field in self.__struct_fields__]
-        return Usage(*(None if whole is None else max(whole - taken, 0) for whole, taken in pairs))
+        pairs = zip(self.counts, part.counts, strict=True)
+        left = (None if whole is None else max(whole - (taken or 0), 0) for whole, taken in pairs)
+        return Usage.of(left, self.unread)
+
+
+COUNTS = ("uncached_input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
+"""The counts of a `Usage`, in order."""
+
+PROMPT = ("uncached_input", "cache_read", "cache_write")
+"""The counts that add up to the prompt."""
 
 
 class ToolCall(msgspec.Struct, gc=False):

@@ -77,7 +77,15 @@ def test_stats_by_model_where_the_totals_are_absent() -> None:
             {"input": 10, "cached": 0, "output": 2, "thoughts": 3, "tool": 1, "total": 16},
             Usage(11, 0, None, None, 5, 3),
         ),
-        ({"input": 10, "cached": 60, "output": 2, "total": 99}, Usage(10, 60, None, None, 2, None)),
+        # No way of adding them up gives 99: some part is not stated as it was.
+        (
+            {"input": 10, "cached": 60, "output": 2, "total": 99},
+            Usage(10, 60, None, None, 2, None, ("uncached_input", "output")),
+        ),
+        ({"input": 10, "cached": 6, "thoughts": 3, "total": 15}, Usage(4, 6, None, None, 3, 3, ("output",))),
+        ({"input": 10, "output": None, "total": 12}, Usage(10, unread=("output",))),
+        ({"input": "10", "cached": 6, "output": 2}, Usage(None, 6, None, None, 2, unread=("uncached_input",))),
+        ({"input": 10, "output": 2, "thoughts": None}, Usage(10, output=2, unread=("output", "reasoning"))),
         (None, None),
     ],
 )

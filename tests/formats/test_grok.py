@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from reader_checks import FIXTURES, BytesLog, calls, head_of, jsonl, read_bytes, results, texts
 
 from traceparse.assemble.responses import group, total
@@ -88,6 +90,30 @@ def test_turn_usage() -> None:
     assert turn_usage({"inputTokens": 10, "cachedReadTokens": 4, "cacheCreationTokens": 1}) == Usage(5, 4, 1)
     assert turn_usage({"outputTokens": 5, "reasoningTokens": 9}) == Usage(output=14, reasoning=9)
     assert turn_usage({}) is None
+
+
+def test_a_turn_without_its_end_leaves_a_lower_bound() -> None:
+    """A run that was killed lacks the end of its last turn: by hand, without p1's ends only p2's 50 and 5 are stated."""
+    lines = UPDATES.splitlines(keepends=True)
+    cut = b"".join(line for line in lines if b'"prompt_id":"p1"' not in line)
+    account = total(trace := read_bytes(grok_updates, cut), group(trace))
+    assert (account.usage.input, account.usage_basis, account.output_basis) == (50, "lower_bound", "lower_bound")
+    files = {f"g/{name}": (FOLDER / name).read_bytes() for name in NAMES}
+    name = "g/updates.jsonl"
+    files[name] = b"".join(line for line in files[name].splitlines(keepends=True) if b'"prompt_id":"p1"' not in line)
+    (trace,) = grok_session.read(BytesLog(files))
+    account = total(trace, group(trace))
+    assert (account.usage.input, account.usage_basis, account.output_basis) == (50, "lower_bound", "lower_bound")
+
+
+def test_a_turn_that_ends_without_its_usage_leaves_a_lower_bound() -> None:
+    ends = UPDATES.splitlines(keepends=True)[-2:]
+    for usage in (None, {"cachedReadTokens": 700, "outputTokens": 12}, {"inputTokens": "1000", "outputTokens": 12}):
+        record = json.loads(ends[0])
+        record["params"]["update"]["usage"] = usage
+        data = b"".join(UPDATES.splitlines(keepends=True)[:-3]) + jsonl(record) + ends[1]
+        account = total(trace := read_bytes(grok_updates, data), group(trace))
+        assert account.usage_basis == "lower_bound"
 
 
 def test_stream_golden() -> None:

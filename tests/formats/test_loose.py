@@ -67,7 +67,9 @@ def test_instant(value: Any, right: datetime | None) -> None:
 def test_sums_leave_the_unknown_out() -> None:
     assert (add(None, None), add(None, 0), add(1, None, 2)) == (None, 0, 3)
     assert sum_usage([]) is None
-    assert sum_usage([Usage(1, None, None, None, 2), Usage(output=3)]) == Usage(1, None, None, None, 5)
+    # The second states no prompt, so that the sum's is not all of it.
+    right = Usage(1, None, None, None, 5, unread=("uncached_input",))
+    assert sum_usage([Usage(1, None, None, None, 2), Usage(output=3)]) == right
     assert lasted(None, datetime.now(UTC)) is None
     assert (whole(-1), whole("1"), number("1"), number(2)) == (-1, None, None, 2.0)
 

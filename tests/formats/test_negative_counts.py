@@ -10,6 +10,7 @@ import pytest
 from claude_records import TEXT, native, usage
 from conftest import write_lines
 
+from traceparse.assemble import assemble
 from traceparse.formats import (
     claude_code,
     claude_stream,
@@ -25,8 +26,8 @@ from traceparse.formats import (
     pi,
 )
 from traceparse.formats.log import Log
-from traceparse.formats.loose import below_zero
-from traceparse.formats.records import note_negative
+from traceparse.formats.loose import below_zero, unread
+from traceparse.formats.records import note_counts
 from traceparse.sources import resolve
 
 AT = "2026-02-10T21:00:00.000Z"
@@ -163,6 +164,28 @@ def test_a_count_below_zero_is_unknown_and_noted(tmp_path: Path, reader: ModuleT
     assert all(figure.output is None for figure in known)
 
 
+def instead(value: Any, count: Any) -> Any:
+    """The record with another value where its count is -5."""
+    if isinstance(value, dict):
+        return {key: instead(inner, count) for key, inner in value.items()}
+    return [instead(inner, count) for inner in value] if isinstance(value, list) else count if value == -5 else value
+
+
+@pytest.mark.parametrize("odd", [-5, None, "5", 1.5, [5]])
+@pytest.mark.parametrize(("reader", "records"), LOGS, ids=[reader.NAME for reader, _ in LOGS])
+def test_what_stands_in_a_counts_place_is_noted_and_leaves_a_lower_bound(
+    tmp_path: Path, reader: ModuleType, records: list[Any], odd: Any
+) -> None:
+    write_lines(tmp_path / "log.jsonl", *instead(records, odd))
+    log = Log("log", resolve(str(tmp_path)).members)
+    [trace] = reader.read(log)
+    assert [(s.record, s.reason, s.kind) for s in trace.skipped] == [(1, "unexpected_field", "repaired")]
+    runs = assemble(trace).runs
+    assert (runs["output_tokens"], runs["output_basis"]) in [(None, "none"), (None, "lower_bound")]
+    assert all(event.usage.output is None for event in trace.events if event.usage)
+    assert trace.totals is None or "output" in trace.totals.unread
+
+
 def test_only_numbers_below_zero_are_noted_and_each_record_once(tmp_path: Path) -> None:
     assert below_zero({"a": {"b": -1}})
     assert below_zero({"a": -0.5})
@@ -170,8 +193,23 @@ def test_only_numbers_below_zero_are_noted_and_each_record_once(tmp_path: Path) 
     write_lines(tmp_path / "log.jsonl", {"a": 1})
     log = Log("log", resolve(str(tmp_path)).members)
     [line] = log.lines()
-    note_negative(log, line, {"a": 1})
+    note_counts(log, line, None, {"a": 1})
     assert log.skipped == []
-    note_negative(log, line, {"a": 1}, {"a": -1})
-    note_negative(log, line, {"a": -1})
+    note_counts(log, line, None, {"a": 1}, {"a": -1})
+    note_counts(log, line, None, {"a": -1})
     assert len(log.skipped) == 1
+
+
+def test_what_is_absent_is_unread_only_where_a_part_of_its_side_is_stated() -> None:
+    keys = {"uncached_input": "in", "cache_read": "hit", "output": "out", "reasoning": "think"}
+    for logged, right in (
+        ({"in": 1, "out": 2}, ()),  # a format leaves out what is zero
+        ({"out": 2}, ()),  # nothing of the prompt is stated: it is null, not a part
+        ({"hit": 5, "out": 2}, ("uncached_input",)),
+        ({"in": 1, "think": 3}, ("output",)),
+        ({"in": 1, "hit": None, "out": "2"}, ("cache_read", "output")),
+        ({"in": 0, "hit": 0, "out": 0, "think": 0}, ()),
+        ({}, ()),
+        (None, ()),
+    ):
+        assert unread(logged, **keys) == right

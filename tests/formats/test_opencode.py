@@ -88,6 +88,33 @@ def test_export_golden() -> None:
     assert trace.skipped == []
 
 
+@pytest.mark.parametrize("odd", [None, "30", -30])
+def test_an_export_tells_what_stands_in_a_counts_place(odd: Any) -> None:
+    document = json.loads(EXPORT)
+    part = next(part for part in document["messages"][1]["parts"] if part["type"] == "step-finish")
+    part["tokens"]["output"] = odd
+    trace = export(json.dumps(document).encode())
+    assert [(s.record, s.reason, s.kind) for s in trace.skipped] == [(1, "unexpected_field", "repaired")]
+    # By hand: the step's 15 of reasoning are part of its output and remain, the other step has 20.
+    assert total(trace, group(trace)).usage.output == 35
+    assert assemble(trace).turns["output_basis"] == ["lower_bound", "reported", "none"]
+
+
+def test_messages_and_parts_that_an_export_holds_twice_count_once() -> None:
+    """The right values are the golden export's."""
+    whole = json.loads(EXPORT)
+    message = whole["messages"][1]
+    twice, parts = json.loads(EXPORT), json.loads(EXPORT)
+    twice["messages"].append(message)
+    parts["messages"][1]["parts"] += [part for part in message["parts"] if part.get("id")]
+    for document in (twice, parts):
+        trace = export(json.dumps(document).encode())
+        assert total(trace, group(trace)).usage == Usage(1005, 1200, 0, None, 65, 15)
+        assert trace.cost_usd == pytest.approx(0.03)
+        assert assemble(trace).tool_calls["call_id"] == assemble(export()).tool_calls["call_id"]
+        assert [s.reason for s in trace.skipped] == ["duplicate"]
+
+
 def test_export_blocks() -> None:
     trace = export()
     assert texts(trace, role="assistant") == ["Done."]

@@ -57,3 +57,16 @@ def test_an_answer_written_out_anew_is_known_by_its_instant_and_counts() -> None
     record["timestamp"] = "2025-12-09T00:59:59.000Z"
     trace = read_bytes(pi, SESSION + jsonl(record))  # another instant is another answer
     assert total(trace, group(trace)).usage.output == 300
+
+
+def test_buckets_that_do_not_add_up_to_the_answers_own_total_are_a_lower_bound() -> None:
+    """By hand: the first answer's 500 written tokens are missing, so that 10 + 140 is not its total of 650."""
+    lines = SESSION.splitlines(keepends=True)
+    record = json.loads(lines[3])
+    for change in ({"cacheWrite": 0}, {"cacheWrite": None}):
+        changed = json.loads(lines[3])
+        changed["message"]["usage"] = record["message"]["usage"] | change
+        trace = read_bytes(pi, b"".join([*lines[:3], jsonl(changed), *lines[4:]]))
+        account = total(trace, group(trace))
+        assert (account.usage.input, account.usage_basis) == (573, "lower_bound")
+        assert [(s.record, s.reason) for s in trace.skipped] == [(3, "unexpected_field")]

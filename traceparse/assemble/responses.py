@@ -11,10 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from traceparse.model import FigureBasis, Trace, TurnBasis, Usage
-
-_FIELDS = Usage.__struct_fields__
-_PROMPT = ("uncached_input", "cache_read", "cache_write")
+from traceparse.model import COUNTS, PROMPT, FigureBasis, Trace, TurnBasis, Usage
 
 
 class Response(msgspec.Struct):
@@ -44,7 +41,7 @@ def group(trace: Trace) -> list[Response]:
     """
     responses: list[Response] = []
     by_id: dict[tuple[str, str], Response] = {}
-    last: dict[str, tuple[Response, tuple[int | None, ...] | None]] = {}
+    last: dict[str, tuple[Response, Usage | None]] = {}
     interrupted: dict[str, bool] = {}
     for index, event in enumerate(trace.events):
         if event.replay:
@@ -60,7 +57,9 @@ def group(trace: Trace) -> list[Response]:
         if event.response:
             found = by_id.get((event.agent, event.response))
         elif prompt:
-            found = previous[0] if previous and previous[1] == prompt else None
+            found = previous[0] if previous and previous[1] and _same_prompt(previous[1], prompt) else None
+            if found is not None and previous and previous[1] and len(previous[1].unread) < len(prompt.unread):
+                prompt = previous[1]
         elif previous and previous[0].basis == "adjacency" and not interrupted.get(event.agent):
             found = previous[0]
         if found is None:
@@ -81,10 +80,14 @@ def group(trace: Trace) -> list[Response]:
     return responses
 
 
-def _prompt(usage: Usage | None) -> tuple[int | None, ...] | None:
-    if usage is None or not any(getattr(usage, field) for field in _PROMPT):
-        return None
-    return tuple(getattr(usage, field) for field in _PROMPT)
+def _prompt(usage: Usage | None) -> Usage | None:
+    return usage if usage is not None and usage.input else None
+
+
+def _same_prompt(a: Usage, b: Usage) -> bool:
+    """Whether two records state the same prompt; a count that one of them could not state speaks neither way."""
+    pairs = [(getattr(a, f), getattr(b, f)) for f in PROMPT if f not in a.unread and f not in b.unread]
+    return all(x == y for x, y in pairs) and any(x for x, _ in pairs)
 
 
 def _merge(usages: Iterable[Usage | None], *, separate: bool = False) -> Usage | None:
@@ -99,7 +102,21 @@ def _merge(usages: Iterable[Usage | None], *, separate: bool = False) -> Usage |
         return known[0] if known else None
     if separate:
         return _sum(known)
-    return Usage(*(max((n for u in known if (n := getattr(u, field)) is not None), default=None) for field in _FIELDS))
+    largest = (max((n for n in column if n is not None), default=None) for column in _columns(known))
+    # What one record could not state another may have.
+    return Usage.of(largest, (f for f in COUNTS if _missed(known, f) and not _stated(known, f)))
+
+
+def _columns(usages: list[Usage]) -> Iterable[list[int | None]]:
+    return ([getattr(usage, field) for usage in usages] for field in COUNTS)
+
+
+def _missed(usages: list[Usage], field: str) -> bool:
+    return any(field in usage.unread for usage in usages)
+
+
+def _stated(usages: list[Usage], field: str) -> bool:
+    return any(getattr(usage, field) is not None and field not in usage.unread for usage in usages)
 
 
 def _forget_zeros(responses: list[Response], *, per_field: bool) -> None:
@@ -109,24 +126,25 @@ def _forget_zeros(responses: list[Response], *, per_field: bool) -> None:
     is not known either: no request has an empty prompt.
     """
     usages = [response.usage for response in responses if response.usage is not None]
-    seen = {field: any(getattr(usage, field) for usage in usages) for field in _FIELDS}
+    seen = {field: any(getattr(usage, field) for usage in usages) for field in COUNTS}
     if not any(seen.values()):
         for response in responses:
             response.usage = None
     elif per_field:
         for response in responses:
             if response.usage is not None:
-                fields = {f: getattr(response.usage, f) if seen[f] else None for f in _FIELDS}
-                if not any(fields[f] for f in _PROMPT):
-                    fields |= dict.fromkeys(_PROMPT)
-                response.usage = Usage(**fields)
+                fields = {f: getattr(response.usage, f) if seen[f] else None for f in COUNTS}
+                if not any(fields[f] for f in PROMPT):
+                    fields |= dict.fromkeys(PROMPT)
+                response.usage = Usage(**fields, unread=response.usage.unread)
 
 
 def total(trace: Trace, responses: list[Response]) -> Account:
     """The run's token counts: the log's own final figures where it has them, else the sum over its responses.
 
     A sum is `deduplicated`; its output side is a `lower_bound` unless every response's output is the log's last word on it.
-    Figures that miss part of the run are a `lower_bound`, as is a prompt side that some responses do not state.
+    Figures that miss part of the run are a `lower_bound`, as is a prompt side that some responses do not state, and either
+    side where a count that was made could not be read (`Usage.unread`).
     """
     summed = _sum([r.usage for r in responses if r.usage is not None])
     outputs_final = all(r.final for r in responses if r.usage is not None and r.usage.output is not None)
@@ -135,22 +153,26 @@ def total(trace: Trace, responses: list[Response]) -> Account:
     usage_basis: FigureBasis = "deduplicated" if has_prompt else "none"
     output_basis: FigureBasis = "none" if summed.output is None else "deduplicated" if outputs_final else "lower_bound"
     spoke = [r for r in responses if trace.turn_basis == "usage" or _spoke(trace, r)]
-    if has_prompt and any(r.usage is None or r.usage.input is None for r in spoke):
+    if has_prompt and (summed.input_in_part or any(r.usage is None or r.usage.input is None for r in spoke)):
         usage_basis = "lower_bound"
-    if summed.output is not None and any(r.usage is None or r.usage.output is None for r in spoke):
+    missing = any(r.usage is None or r.usage.output is None for r in spoke)
+    if summed.output is not None and (summed.output_in_part or missing):
         output_basis = "lower_bound"
     if trace.incomplete:
         usage_basis = "lower_bound" if has_prompt else "none"
         output_basis = "none" if summed.output is None else "lower_bound"
     if totals is None:
         return Account(summed, usage_basis, output_basis)
-    reported: FigureBasis = "reported" if trace.totals_final else "lower_bound"
     prompt, output = totals.input is not None, totals.output is not None
     sides = {
         field: getattr(totals if (output if field in ("output", "reasoning") else prompt) else summed, field)
-        for field in _FIELDS
+        for field in COUNTS
     }
-    return Account(Usage(**sides), reported if prompt else usage_basis, reported if output else output_basis)
+    if prompt:
+        usage_basis = "reported" if trace.totals_final and not totals.input_in_part else "lower_bound"
+    if output:
+        output_basis = "reported" if trace.totals_final and not totals.output_in_part else "lower_bound"
+    return Account(Usage(**sides), usage_basis, output_basis)
 
 
 def _spoke(trace: Trace, response: Response) -> bool:
@@ -160,6 +182,5 @@ def _spoke(trace: Trace, response: Response) -> bool:
 
 
 def _sum(usages: list[Usage]) -> Usage:
-    return Usage(
-        *(sum(known) if (known := [n for u in usages if (n := getattr(u, f)) is not None]) else None for f in _FIELDS)
-    )
+    sums = (sum(known) if (known := [n for n in column if n is not None]) else None for column in _columns(usages))
+    return Usage.of(sums, (field for field in COUNTS if _missed(usages, field)))

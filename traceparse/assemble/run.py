@@ -14,7 +14,7 @@ from traceparse.assemble.outcome import outcome
 from traceparse.assemble.pairing import Call, pair
 from traceparse.assemble.responses import Response, group, total
 from traceparse.assemble.tools import tool_kind
-from traceparse.model import MAIN, Skip, Trace, Usage
+from traceparse.model import COUNTS, MAIN, Skip, Trace, Usage
 
 Columns = dict[str, list[Any]]
 """A table under construction: equally long lists by column name. Columns left out are null."""
@@ -103,7 +103,10 @@ def _turns(trace: Trace, responses: list[Response], calls: list[Call], parted: E
         thinking = [block.text for block in blocks if block.kind == "thinking"]
         usage = response.usage or Usage()
         usage_basis = "none" if usage.input is None else "reported" if response.final else "deduplicated"
-        output_basis = "none" if usage.output is None else "reported" if response.final else "lower_bound"
+        if usage.input_in_part and usage.input is not None:
+            usage_basis = "lower_bound"
+        whole = response.final and not usage.output_in_part
+        output_basis = "none" if usage.output is None else "reported" if whole else "lower_bound"
         rows.append((response.turn, response.agent, response.basis, response.message_id, events[0].record, events[-1].record,
                      events[0].file, next((e.model for e in events if e.model), None), *time,
                      next((e.stop_reason for e in reversed(events) if e.stop_reason), None),
@@ -157,8 +160,13 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "logged_input_tokens": trace.totals.input if trace.totals else None,
         "logged_output_tokens": trace.totals.output if trace.totals else None,
         "logged_cost_usd": trace.cost_usd,
-        "logged_by_model_json": msgspec.json.encode(trace.model_totals).decode() if trace.model_totals else None,
+        "logged_by_model_json": _by_model_json(trace) if trace.model_totals else None,
     }
+
+
+def _by_model_json(trace: Trace) -> str:
+    by_model = {model: dict(zip(COUNTS, usage.counts, strict=True)) for model, usage in trace.model_totals.items()}
+    return msgspec.json.encode(by_model).decode()
 
 
 def _skipped(skipped: list[Skip]) -> Columns:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from traceparse.formats.blocks import cut_marked, tool_call
-from traceparse.formats.loose import answer_blocks, call_block, count, hashed_image, mapping
+from traceparse.formats.loose import answer_blocks, call_block, count, hashed_image, mapping, unread
 from traceparse.model import Block, Usage
 
 if TYPE_CHECKING:
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 SYNTHETIC_MODEL = "<synthetic>"
 """The model of local error texts, which are no API response."""
+
+_KEYS = {
+    "uncached_input": "input_tokens",
+    "cache_read": "cache_read_input_tokens",
+    "cache_write": "cache_creation_input_tokens",
+    "output": "output_tokens",
+}
 
 
 class Content(msgspec.Struct):
@@ -55,12 +62,14 @@ def usage_of(value: Any) -> Usage | None:
     """A response's usage object in our form: its three input fields add up to the prompt. None where it is none."""
     if not isinstance(value, dict):
         return None
+    written = mapping(value.get("cache_creation"))
     return Usage(
         uncached_input=count(value.get("input_tokens")),
         cache_read=count(value.get("cache_read_input_tokens")),
         cache_write=count(value.get("cache_creation_input_tokens")),
-        cache_write_1h=count(mapping(value.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+        cache_write_1h=count(written.get("ephemeral_1h_input_tokens")),
         output=count(value.get("output_tokens")),
+        unread=unread(value, **_KEYS) + unread(written, cache_write_1h="ephemeral_1h_input_tokens"),
     )
 
 

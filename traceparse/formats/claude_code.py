@@ -29,7 +29,7 @@ from traceparse.formats.anthropic import (
 from traceparse.formats.blocks import cut_marked
 from traceparse.formats.converted import LABEL, Evidence, as_converted, note_odd, read_labels, utc
 from traceparse.formats.log import Head, Line, Log
-from traceparse.formats.records import note_negative, trace_of_log
+from traceparse.formats.records import note_counts, trace_of_log
 from traceparse.model import MAIN, Block, Event, Trace
 
 NAME = "claude-code"
@@ -302,8 +302,8 @@ def _event(log: Log, file: int, line: Line, record: _Record) -> Event:
     event = Event(line.record, "system", [], file=file, agent=agent, timestamp=when)
     message = record.message
     if record.type == "assistant" and message is not None:
-        note_negative(log, line, message.usage, file=file)
         _assistant(event, record, message)
+        note_counts(log, line, event.usage, message.usage, file=file)
     elif record.type == "user" and message is not None:
         _user(event, record, message)
     else:

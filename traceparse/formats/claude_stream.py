@@ -24,10 +24,10 @@ from traceparse.formats.anthropic import (
     usage_of,
 )
 from traceparse.formats.blocks import cut_marked
-from traceparse.formats.loose import count, instant, mapping, number, string
-from traceparse.formats.records import note_negative, raw_text, unknown
+from traceparse.formats.loose import count, instant, mapping, number, string, unread
+from traceparse.formats.records import note_counts, raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector
-from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
+from traceparse.model import COUNTS, MAIN, Agent, Block, Event, Trace, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +49,7 @@ _SIDE_TYPES = {
     "prompt_suggestion", "rate_limit_event", "streamlined_text", "tool_progress", "tool_use_summary",
 }  # fmt: skip
 _CONTINUED = "This session is being continued from a previous conversation"
+_FIELDS = ("uncached_input", "cache_read", "cache_write", "output")
 _MODEL_FIELDS = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "outputTokens")
 _BACKGROUND = re.compile(r'"run_in_background"\s*:\s*true')
 
@@ -133,19 +134,18 @@ class _Reader:
             self.seen.add(record.uuid)
         message = record.message
         if record.type == "assistant" and isinstance(message, Message):
-            note_negative(self.log, line, message.usage)
             self._assistant(event, record, message)
+            note_counts(self.log, line, event.usage, message.usage)
             if not event.replay:
                 self.results.unsettled |= event.role == "assistant"
         elif record.type == "user" and isinstance(message, Message):
             self._user(event, record, message)
         elif record.type == "stream_event":
-            note_negative(self.log, line, mapping(record.event).get("usage"))
             self._partial(event, mapping(record.event))
+            note_counts(self.log, line, event.usage, mapping(record.event).get("usage"))
             event.blocks.append(Block("meta", raw_text(line)))
         elif record.type == "result":
-            note_negative(self.log, line, record.usage, record.model_usage)
-            self.results.take(record)
+            note_counts(self.log, line, self.results.take(record), record.usage, record.model_usage)
             event.blocks.append(Block("error" if record.is_error is True else "meta", raw_text(line)))
         elif record.type == "system":
             if record.subtype == "init" and self.head is None:
@@ -243,22 +243,33 @@ class _Results:
         self.session_id: str | None = None
         self._models: dict[tuple[str | None, str], RunningTotal] = {}
         self._mains: dict[str | None, RunningTotal] = {}
+        self._unread: dict[tuple[str | None, str | None], tuple[str, ...]] = {}
+        """What the last statement of each counter does not state; a later one that does makes up for an earlier one."""
         self._costs: dict[str | None, float] = {}
         self._writes: tuple[int | None, int | None] | None = None
         self._spent = 0.0
         self._durations: list[float | None] = []
 
-    def take(self, record: _Record) -> None:
-        """The next result line."""
+    def take(self, record: _Record) -> Usage:
+        """The next result line.
+
+        Returns:
+            A usage of which only `Usage.unread` is filled: what the line was to state and does not.
+        """
+        missed: set[str] = set()
         self.unsettled = False
         self.session_id = session = record.session_id
         for model, row in mapping(record.model_usage).items():
             vector = tuple(count(mapping(row).get(field)) for field in _MODEL_FIELDS)
             self._models.setdefault((session, model), RunningTotal()).advance(vector)
+            self._unread[session, model] = unread(row, **dict(zip(_FIELDS, _MODEL_FIELDS, strict=True)))
+            missed |= {*self._unread[session, model]}
         usage = usage_of(record.usage)
         if usage is not None:
             vector = (usage.uncached_input, usage.cache_read, usage.cache_write, usage.output)
             self._mains.setdefault(session, RunningTotal()).advance(vector)
+            self._unread[session, None] = usage.unread
+            missed |= {*usage.unread}
             known = usage.cache_write is not None and usage.cache_write_1h is not None
             self._writes = (usage.cache_write, usage.cache_write_1h) if known else None
         cost = number(record.total_cost_usd)
@@ -268,6 +279,7 @@ class _Results:
             self._costs[session] = cost
         milliseconds = number(record.duration_ms)
         self._durations.append(None if milliseconds is None or milliseconds < 0 else milliseconds / 1e3)
+        return Usage(unread=tuple(missed))
 
     @property
     def cost_usd(self) -> float | None:
@@ -300,7 +312,8 @@ class _Results:
         if not by_model and not mains:
             return None, False
         prompt, read, written, output = _sum(by_model or mains)
-        usage = Usage(uncached_input=prompt, cache_read=read, cache_write=written, output=output)
+        missed = {f for (_, model), fields in self._unread.items() if (model is None) != bool(by_model) for f in fields}
+        usage = Usage(prompt, read, written, None, output, unread=tuple(field for field in COUNTS if field in missed))
         return usage, bool(by_model) or not has_subagents
 
 

@@ -195,5 +195,5 @@ def _last_response(answer: Event, name: str, said: Stated, seen: _Seen) -> Event
         model=next(iter(models)) if len(models) == 1 else None,
         usage=usage,
         final=True,
-        key=f"{answer.timestamp.isoformat()} {name} {msgspec.structs.astuple(usage)}" if answer.timestamp else None,
+        key=f"{answer.timestamp.isoformat()} {name} {usage.counts}" if answer.timestamp else None,
     )

@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from traceparse.formats import Knows
-from traceparse.formats.loose import answer_blocks, count, mapping, string, text_block, thinking_block, use_block, whole
-from traceparse.formats.records import note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.loose import (
+    answer_blocks,
+    count,
+    mapping,
+    string,
+    text_block,
+    thinking_block,
+    unread,
+    use_block,
+    whole,
+)
+from traceparse.formats.records import note_counts, raw_text, trace_of_log, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
-from traceparse.model import Block, Event, Role, Trace
+from traceparse.model import Block, Event, Role, Trace, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +51,7 @@ _FIELDS = (
     "reasoning_output_tokens",
     "cache_write_input_tokens",
 )
+_KEYS = dict(zip(("uncached_input", "cache_read", "output", "reasoning", "cache_write"), _FIELDS, strict=True))
 _FAILED = {"completed": False, "failed": True, "declined": True}
 
 
@@ -93,6 +104,8 @@ def read(log: Log) -> Iterable[Trace]:
     total = reader.total()
     trace = trace_of_log(log, NAME, events, "adjacency")
     trace.totals, trace.totals_final = openai_usage(total) if total else None, bool(total) and not reader.open
+    if trace.totals and (missed := tuple(dict.fromkeys(field for part in reader.unread.values() for field in part))):
+        trace.totals = msgspec.structs.replace(trace.totals, unread=missed)
     trace.session_id = reader.first_thread
     yield trace
 
@@ -105,6 +118,8 @@ class _Reader:
         self.first_thread: str | None = None
         self.open = False
         """The model spoke since the last usage."""
+        self.unread: dict[str | None, tuple[str, ...]] = {}
+        """What the last statement of each thread's counter does not state."""
         self._counters: dict[str | None, RunningTotal] = {}
         self._thread: str | None = None
         self._called: set[str] = set()
@@ -127,7 +142,8 @@ class _Reader:
             self._thread = record.thread_id
             self.first_thread = self.first_thread or record.thread_id
         elif record.type == "turn.completed" and isinstance(record.usage, dict):
-            note_negative(self.log, line, record.usage)
+            self.unread[self._thread] = unread(record.usage, **_KEYS)
+            note_counts(self.log, line, Usage(unread=self.unread[self._thread]), record.usage)
             vector = tuple(count(record.usage.get(field)) for field in _FIELDS)
             self._counters.setdefault(self._thread, RunningTotal()).advance(vector)
             self.open = False

@@ -15,10 +15,10 @@ import msgspec
 
 from traceparse.formats import Knows
 from traceparse.formats.codex_items import Item, item_blocks
-from traceparse.formats.loose import count, instant, mapping, number, string, whole
-from traceparse.formats.records import note_negative, raw_text, unknown
+from traceparse.formats.loose import count, instant, mapping, number, string, unread, whole
+from traceparse.formats.records import note_counts, raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
-from traceparse.model import Block, Event, ToolResult, Trace
+from traceparse.model import Block, Event, ToolResult, Trace, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,6 +46,7 @@ _FIELDS = (
     "cache_write_input_tokens",
     "total_tokens",
 )
+_KEYS = dict(zip(("uncached_input", "cache_read", "output", "reasoning", "cache_write"), _FIELDS[:5], strict=True))
 _REPLAY_GAP_S = 1.0
 
 
@@ -116,6 +117,7 @@ class _Reader:
         self.compacted: list[int] = []
         self.last_single: Vector | None = None
         self.by_age = False
+        self.unread: tuple[str, ...] = ()
 
     def take(self, line: Line, record: _Record) -> None:
         """The event of one record, without its usage: that is known only once the replayed part is."""
@@ -172,7 +174,8 @@ class _Reader:
         error = kind in ("error", "stream_error")
         event.blocks.append(Block("error" if error else "meta", raw_text(line)))
         if kind == "token_count" or (kind == "turn.completed" and isinstance(payload.usage, dict)):
-            note_negative(self.log, line, payload.info, payload.usage)
+            stated = payload.usage if kind == "turn.completed" else mapping(payload.info).get("total_token_usage")
+            note_counts(self.log, line, Usage(unread=unread(stated, **_KEYS)), payload.info, payload.usage)
             self.counts.append((index, line, payload))
         elif kind in ("exec_command_end", "patch_apply_end", "mcp_tool_call_end"):
             self.finished.append(payload)
@@ -208,7 +211,7 @@ class _Reader:
             files=self.log.files,
             turn_basis="message_id" if any_response else "adjacency",
             real_clock=len(stamped) > 1,
-            totals=openai_usage(counter.total) if counter.total else None,
+            totals=self._totals(counter),
             totals_final=bool(counter.total) and sure and not (unclosed if any_response else counter.n_restarts),
             session_id=string(own.id if own else header.id if header else None),
             cwd=cwd or self._old_cwd(),
@@ -217,6 +220,13 @@ class _Reader:
             n_compactions=self._n_compactions(start),
             facts={"parent_session": parent} if parent else {},
         )
+
+    def _totals(self, counter: RunningTotal) -> Usage | None:
+        """The counter's end; what its last statement does not state is unread."""
+        if not counter.total:
+            return None
+        usage = openai_usage(counter.total)
+        return msgspec.structs.replace(usage, unread=self.unread) if self.unread else usage
 
     def _n_compactions(self, start: int) -> int:
         """The record with the new history and the event that reports it tell of the same thing."""
@@ -265,6 +275,7 @@ class _Reader:
             if by_turn:  # a turn is many responses: only the total is of use
                 if (stated := _vector(payload.usage)) is not None:
                     counter.advance(stated)
+                    self.unread = unread(payload.usage, **_KEYS)
                 continue
             step = self._step(counter, mapping(payload.info), line, counts=index >= start)
             if step is None:
@@ -290,6 +301,7 @@ class _Reader:
             self.last_single, total = last, add(counter.total or (None,) * len(last), last)
         if total is None:
             return None
+        self.unread = unread(info.get("total_token_usage"), **_KEYS)
         if not counts:
             counter.rebase(total)
             return None

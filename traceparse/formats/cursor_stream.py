@@ -14,10 +14,9 @@ import msgspec
 from traceparse.formats import Knows
 from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
-    add,
     answer_blocks,
     content_blocks,
-    count,
+    disjoint_usage,
     instant,
     json_text,
     lasted,
@@ -29,7 +28,7 @@ from traceparse.formats.loose import (
     use_block,
     whole,
 )
-from traceparse.formats.records import Results, convert, note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.records import Results, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "cursor-stream"
@@ -89,9 +88,8 @@ def result_usage(usage: Any, row: _Row) -> Usage | None:
 
     The buckets are taken as disjoint, as their names say; the log states no total to check that against.
     """
-    nested = mapping(usage)
-    prompt, read, write, output = (count(nested.get(key, getattr(row, key))) for key in _USAGE_KEYS)
-    return None if add(prompt, read, write, output) is None else Usage(prompt, read, write, None, output)
+    top = {key: value for key in _USAGE_KEYS if (value := getattr(row, key)) is not None}
+    return disjoint_usage(top | mapping(usage), _USAGE_KEYS)
 
 
 class _Reading:
@@ -124,8 +122,9 @@ class _Reading:
             if row.subtype == "init":
                 self.results.start()
         elif row.type == "result":
-            note_negative(self.log, line, row.usage, {key: getattr(row, key) for key in _USAGE_KEYS})
-            if self.results.repeats(line, result_usage(row.usage, row), row.duration_ms):
+            usage = result_usage(row.usage, row)
+            note_counts(self.log, line, usage, row.usage, {key: getattr(row, key) for key in _USAGE_KEYS})
+            if self.results.repeats(line, usage, row.duration_ms):
                 self.log.skip(line, "duplicate", "by_design")
                 return
         elif row.type == "error":

@@ -23,10 +23,11 @@ from traceparse.formats.loose import (
     mapping,
     parts,
     string,
+    unread,
     use_block,
     version_text,
 )
-from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "droid-session"
@@ -90,6 +91,7 @@ def settings_of(log: Log) -> Settings:
             document = mapping(log.document(file))
             own, inclusive = mapping(document.get("tokenUsage")), mapping(document.get("inclusiveTokenUsage"))
             usage, thinking = _usage(inclusive or own)
+            note_counts(log, Line(0, 0, b"", True), usage, inclusive or own, file=file)
             effort = string(document.get("reasoningEffort"))
             return Settings(string(document.get("model")), effort, usage, not thinking)
     return Settings()
@@ -100,12 +102,20 @@ def _usage(tokens: dict[str, Any]) -> tuple[Usage | None, int | None]:
     prompt, output = count(tokens.get("inputTokens")), count(tokens.get("outputTokens"))
     write, read = count(tokens.get("cacheCreationTokens")), count(tokens.get("cacheReadTokens"))
     thinking = count(tokens.get("thinkingTokens"))
+    missed = unread(
+        tokens,
+        uncached_input="inputTokens",
+        cache_read="cacheReadTokens",
+        cache_write="cacheCreationTokens",
+        output="outputTokens",
+        reasoning="thinkingTokens",
+    )
     if add(prompt, output, write, read) is None:
         return None, None
     inside = thinking is None or (output is not None and thinking <= output)
     # More thinking than output cannot lie within it; then both together are the output, and nothing is open.
     generated = output if inside else add(output, thinking)
-    return Usage(prompt, read, write, None, generated, thinking), thinking if inside else None
+    return Usage(prompt, read, write, None, generated, thinking, unread=missed), thinking if inside else None
 
 
 def sniff(head: Head) -> bool:

@@ -30,10 +30,11 @@ from traceparse.formats.loose import (
     sequence,
     string,
     thinking_block,
+    unread,
     use_block,
     world_id,
 )
-from traceparse.formats.records import note_negative
+from traceparse.formats.records import note_counts
 from traceparse.model import MAIN, Agent, Block, Event, SkipKind, Trace, Usage
 from traceparse.schema.reasons import SkipReason
 
@@ -51,6 +52,7 @@ _SUBAGENT = re.compile(r"(?P<chats>(?:.*/)?chats)/(?P<parent>[^/]+)/(?P<child>[^
 _MODEL_TYPES = ("gemini", "model")
 _TYPES = (*_MODEL_TYPES, "user", "info", "error", "warning")
 _DECODER = msgspec.json.Decoder(dict[str, Any])
+_KEYS = {"uncached_input": "input", "cache_read": "cached", "output": "output", "reasoning": "thoughts"}
 
 
 class _Entry(msgspec.Struct):
@@ -91,19 +93,29 @@ def message_usage(tokens: Any) -> Usage | None:
     """Usage of one message.
 
     `input` is the whole prompt, the cached part in it, where ``input + output + thoughts + tool = total``; it is what was
-    not cached (old files) where `cached` must be added to reach the total. Thoughts count as output, `tool` as prompt.
+    not cached (old files) where `cached` must be added to reach the total. Thoughts count as output, `tool` as prompt. Where
+    neither sum is the total, some part is not stated as it was: both sides are `Usage.unread`.
     """
     tokens = mapping(tokens)
     prompt, output, cached = (count(tokens.get(key)) for key in ("input", "output", "cached"))
     thoughts, tool, total = (count(tokens.get(key)) for key in ("thoughts", "tool", "total"))
+    missed = unread(tokens, **_KEYS)
+    if "reasoning" in missed and "output" not in missed:  # thoughts are a part of the output
+        missed = ("output", *missed)
+    if missed and prompt is None and output is None:
+        return Usage(unread=missed)
     if prompt is None and output is None:
         return None
+    if "tool" in tokens and tool is None:
+        missed = (*dict.fromkeys(("uncached_input", *missed)),)
     rest = (output or 0) + (thoughts or 0) + (tool or 0)
     uncached = prompt
     if prompt is not None and cached:
         net = total == prompt + cached + rest and total != prompt + rest
         uncached = prompt if net or cached > prompt else prompt - cached
-    return Usage(add(uncached, tool), cached, None, None, add(output, thoughts), thoughts)
+    if not missed and total is not None and total not in ((prompt or 0) + rest, (prompt or 0) + rest + (cached or 0)):
+        missed = ("uncached_input", "output")
+    return Usage(add(uncached, tool), cached, None, None, add(output, thoughts), thoughts, unread=missed)
 
 
 def read(log: Log) -> Iterable[Trace]:
@@ -230,9 +242,9 @@ def _events(log: Log, entry: _Entry, agent: str) -> Iterator[Event]:
     if kind == "user":
         event.role, event.blocks = "user", content_blocks(content)
     elif kind in _MODEL_TYPES:
-        note_negative(log, entry.line, record.get("tokens"), file=entry.file)
         event.role, event.response = "assistant", string(record.get("id")) or f"record {entry.line.record}"
         event.model, event.usage = string(record.get("model")), message_usage(record.get("tokens"))
+        note_counts(log, entry.line, event.usage, record.get("tokens"), file=entry.file)
         event.final, event.key = event.usage is not None, world_id(record.get("id"))
         event.blocks = [_thought(thought) for thought in sequence(record.get("thoughts"))]
         event.blocks += [block for block in content_blocks(content) if block.text]

@@ -22,9 +22,10 @@ from traceparse.formats.loose import (
     mapping,
     string,
     sum_usage,
+    unread,
     use_block,
 )
-from traceparse.formats.records import OpenCalls, Results, convert, note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, Results, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "gemini-stream"
@@ -78,8 +79,8 @@ def stats_usage(stats: Any) -> Usage | None:
     Where the totals are absent, the models' figures are added up.
     """
     stats = mapping(stats)
-    if count(stats.get("total_tokens")) is None:
-        return sum_usage(usage for part in mapping(stats.get("models")).values() if (usage := _model_usage(part)))
+    if count(stats.get("total_tokens")) is None and (models := mapping(stats.get("models"))):
+        return sum_usage(usage for part in models.values() if (usage := _model_usage(part)))
     return _model_usage(stats)
 
 
@@ -87,15 +88,18 @@ def _model_usage(stats: Any) -> Usage | None:
     stats = mapping(stats)
     total, prompt, output = (count(stats.get(key)) for key in ("total_tokens", "input_tokens", "output_tokens"))
     cached = count(stats.get("cached"))
+    missed = unread(stats, uncached_input="input_tokens", cache_read="cached", output="output_tokens")
     if prompt is None and output is None:
-        return None
+        return Usage(cache_read=cached, unread=missed) if missed else None
     thoughts = None
     if total is not None and prompt is not None and output is not None and total >= prompt + output:
         thoughts = total - prompt - output
+    elif not missed:  # the thoughts, which only the total tells, are part of the output
+        missed = ("output",)
     uncached = prompt
     if prompt is not None and cached is not None:
         uncached = prompt - cached if cached <= prompt else prompt
-    return Usage(uncached, cached, None, None, add(output, thoughts), thoughts)
+    return Usage(uncached, cached, None, None, add(output, thoughts), thoughts, unread=missed)
 
 
 class _Reading:
@@ -134,7 +138,7 @@ class _Reading:
         elif row.type == "error":
             event.blocks = [Block("error", raw_text(line))]
         elif row.type in ("init", "result"):
-            note_negative(self.log, line, row.stats)
+            note_counts(self.log, line, stats_usage(row.stats), row.stats)
             if self._repeats(line, row):
                 self.log.skip(line, "duplicate", "by_design")
                 return

@@ -197,7 +197,7 @@ def _trace(
     usages = [part.usage for part in updates]
     trace = trace_of_log(log, NAME, events, "adjacency")
     trace.totals = sum_usage(usage for usage in usages if usage is not None)
-    trace.totals_final = None not in usages
+    trace.totals_final = None not in usages and all(part.is_whole for part in updates)
     trace.format_version = version_text(folder.summary.get("chat_format_version"))
     trace.session_id, trace.cwd = folder.id, string(info.get("cwd"))
     if parent := string(folder.summary.get("parent_session_id")):

@@ -13,8 +13,8 @@ import msgspec
 from traceparse.formats import Knows
 from traceparse.formats.grok_updates import turn_usage
 from traceparse.formats.log import Head, Line, Log
-from traceparse.formats.loose import mapping, string, sum_usage
-from traceparse.formats.records import convert, note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.loose import string, sum_usage
+from traceparse.formats.records import convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Kind, Trace, Usage
 
 NAME = "grok-stream"
@@ -74,9 +74,9 @@ class _Reading:
         last, self.open = self.open, None
         if row.type == "end":
             self.session = self.session or string(row.session)
-            note_negative(self.log, line, row.usage)
-            if (usage := turn_usage(mapping(row.usage))) is not None:
+            if (usage := turn_usage(row.usage)) is not None:
                 self.usages.append(usage)
+            note_counts(self.log, line, usage, row.usage)
             if last is not None:
                 last.stop_reason = string(row.stop_reason)
             yield Event(line.record, "system", [Block("meta", raw_text(line))])

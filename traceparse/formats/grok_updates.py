@@ -27,10 +27,11 @@ from traceparse.formats.loose import (
     sequence,
     string,
     sum_usage,
+    unread,
     use_block,
     world_id,
 )
-from traceparse.formats.records import convert, note_negative, raw_text, trace_of_log
+from traceparse.formats.records import convert, note_counts, raw_text, trace_of_log
 from traceparse.model import MAIN, Block, Event, Trace, Usage
 
 NAME = "grok-updates"
@@ -44,6 +45,7 @@ KNOWS = Knows(
 )
 
 _CHUNKS = {"agent_message_chunk": "text", "agent_thought_chunk": "thinking", "user_message_chunk": "text"}
+_AGENT_KINDS = ("agent_message_chunk", "agent_thought_chunk", "tool_call")
 _TICKS_PER_USD = 1e10
 
 
@@ -69,12 +71,20 @@ def turn_usage(value: Any) -> Usage | None:
     prompt, output = count(value.get("inputTokens")), count(value.get("outputTokens"))
     read, write = count(value.get("cachedReadTokens")), count(value.get("cacheCreationTokens"))
     reasoning = count(value.get("reasoningTokens"))
+    missed = unread(
+        value,
+        uncached_input="inputTokens",
+        cache_read="cachedReadTokens",
+        cache_write="cacheCreationTokens",
+        output="outputTokens",
+        reasoning="reasoningTokens",
+    )
     if add(prompt, output, read, write) is None:
-        return None
+        return Usage(unread=missed) if missed else None
     cached = add(read, write) or 0
     uncached = prompt - cached if prompt is not None and prompt >= cached else prompt
     apart = reasoning is not None and (output is None or reasoning > output)
-    return Usage(uncached, read, write, None, add(output, reasoning) if apart else output, reasoning)
+    return Usage(uncached, read, write, None, add(output, reasoning) if apart else output, reasoning, unread=missed)
 
 
 def prompt_of(update: dict[str, Any], meta: dict[str, Any]) -> str | None:
@@ -91,6 +101,8 @@ class Updates:
         self.ended: dict[str, tuple[datetime | None, bool]] = {}
         self.ends: dict[str, Event] = {}
         self.session: str | None = None
+        self._spoke: set[str] = set()
+        self._open: set[str] = set()
 
     def note(self, line: Line, row: Row) -> tuple[dict[str, Any], datetime | None]:
         """Take in one update; its body and its time."""
@@ -104,7 +116,13 @@ class Updates:
             usage = mapping(update.get("usage"))
             ticks = number(usage.get("costUsdTicks"))
             self.turns[key] = turn_usage(usage), None if ticks is None else ticks / _TICKS_PER_USD
-        elif kind in ("tool_call", "tool_call_update") and call_id:
+            self._open -= {key, ""}
+        elif kind in _AGENT_KINDS:
+            prompt = prompt_of(update, meta) or ""
+            self._spoke.add(prompt)
+            if prompt not in self.turns:
+                self._open.add(prompt)
+        if kind in ("tool_call", "tool_call_update") and call_id:
             if at is not None:
                 self.began.setdefault(call_id, at)
             if update.get("status") in ("completed", "failed"):
@@ -131,6 +149,13 @@ class Updates:
         return sum_usage(usage for usage, _ in self.turns.values() if usage is not None)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether each turn that the model spoke in was ended with its usage: a run that was killed lacks its last end."""
+        return not self._open and not any(
+            usage is None and key in self._spoke for key, (usage, _) in self.turns.items()
+        )
+
+    @property
     def cost_usd(self) -> float | None:
         """The log's own cost of all turns."""
         costs = [cost for _, cost in self.turns.values() if cost is not None]
@@ -150,7 +175,7 @@ def joined(log: Log, updates: Updates, file: int, agent: str = MAIN) -> Iterator
     def to(line: Line, row: Row) -> Iterator[Event]:
         update, at = updates.note(line, row)
         if update.get("sessionUpdate") == "turn_completed":
-            note_negative(log, line, update.get("usage"), file=file)
+            note_counts(log, line, turn_usage(update.get("usage")), update.get("usage"), file=file)
             end = Event(line.record, "system", [Block("meta", raw_text(line))], file, agent, at)
             updates.close(end, row)
             yield end
@@ -169,7 +194,7 @@ class _Reading:
 
     def events(self, line: Line, row: Row) -> Iterator[Event]:
         update, at = self.updates.note(line, row)
-        note_negative(self.log, line, update.get("usage"))
+        note_counts(self.log, line, turn_usage(update.get("usage")), update.get("usage"))
         kind, call_id = string(update.get("sessionUpdate")) or "", string(update.get("toolCallId"))
         event = Event(line.record, "system", [], timestamp=at)
         if kind in _CHUNKS:
@@ -220,4 +245,5 @@ def read(log: Log) -> Iterable[Trace]:
     trace = trace_of_log(log, NAME, events, "adjacency")
     trace.session_id = reading.updates.session
     trace.totals, trace.cost_usd = reading.updates.usage, reading.updates.cost_usd
+    trace.totals_final = reading.updates.is_whole
     yield trace

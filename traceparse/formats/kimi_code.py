@@ -32,7 +32,7 @@ from traceparse.formats.loose import (
     with_note,
     world_id,
 )
-from traceparse.formats.records import OpenCalls, convert, note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
 
 NAME = "kimi-code"
@@ -136,7 +136,7 @@ class _Reading:
             if event.role == "assistant":
                 event.key = message or world_id(event.response)
                 if event.key is None and row.type == "usage.record" and event.usage is not None and event.timestamp:
-                    event.key = f"{event.timestamp.isoformat()} {msgspec.structs.astuple(event.usage)}"
+                    event.key = f"{event.timestamp.isoformat()} {event.usage.counts}"
             yield event
 
     def _events(self, line: Line, row: _Row) -> Iterator[Event]:
@@ -145,7 +145,9 @@ class _Reading:
         if agent is not None and agent != MAIN and self.agent == MAIN:
             event.agent = agent
         self._note(row)
-        note_negative(self.log, line, row.usage, mapping(row.event).get("usage"), file=self.file)
+        logged = [value for value in (row.usage, mapping(row.event).get("usage")) if value is not None]
+        for value in logged:
+            note_counts(self.log, line, disjoint_usage(value, _USAGE_KEYS), value, file=self.file)
         kind = row.type
         if kind in ("turn.prompt", "turn.steer"):
             event.role, event.blocks = "user", content_blocks(row.input)

@@ -29,7 +29,7 @@ from traceparse.formats.loose import (
     with_note,
     world_id,
 )
-from traceparse.formats.records import OpenCalls, convert, note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "kimi-wire"
@@ -168,7 +168,8 @@ class _Reading:
         elif kind in _ASKS | _ANSWERS:
             self._wait(event, state, payload, asks=kind in _ASKS)
         elif kind == "StatusUpdate":
-            note_negative(self.log, line, payload.get("token_usage"), file=event.file)
+            logged = payload.get("token_usage")
+            note_counts(self.log, line, disjoint_usage(logged, _USAGE_KEYS), logged, file=event.file)
             self._status(event, state, payload)
         elif kind == "CompactionBegin":
             event.blocks = [Block("compaction", raw_text(line))]

@@ -90,6 +90,28 @@ def add(*values: int | None) -> int | None:
     return sum(known) if known else None
 
 
+def unread(value: Any, **keys: str) -> tuple[str, ...]:
+    """Counts of a `Usage` that an object of counts was to state and does not: `Usage.unread`.
+
+    Args:
+        value: The object as logged.
+        keys: The object's name for each field.
+
+    Returns:
+        Fields whose bucket holds something else than a count, and the main bucket of a side of which the object states a
+        smaller one alone (a cache without a prompt, reasoning without an output). A smaller one that is absent is none:
+        formats leave it out where it is zero or not measured.
+    """
+    logged = mapping(value)
+    known = {field for field, key in keys.items() if count(logged.get(key)) is not None}
+    missed = {field for field, key in keys.items() if key in logged} - known
+    if known & {"cache_read", "cache_write"} and "uncached_input" not in known:
+        missed.add("uncached_input")
+    if "reasoning" in known and "output" not in known:
+        missed.add("output")
+    return tuple(field for field in keys if field in missed)
+
+
 def disjoint_usage(value: Any, keys: tuple[str, str, str, str]) -> Usage | None:
     """Usage from an object whose buckets do not overlap and whose output includes the reasoning.
 
@@ -100,15 +122,32 @@ def disjoint_usage(value: Any, keys: tuple[str, str, str, str]) -> Usage | None:
     Returns:
         None where it states none of the four; one that it lacks is unknown, not 0.
     """
-    prompt, read, write, output = (count(mapping(value).get(key)) for key in keys)
-    return None if add(prompt, read, write, output) is None else Usage(prompt, read, write, None, output)
+    logged, (prompt, read, write, output) = mapping(value), keys
+    if not any(key in logged for key in keys):
+        return None
+    return Usage(
+        uncached_input=count(logged.get(prompt)),
+        cache_read=count(logged.get(read)),
+        cache_write=count(logged.get(write)),
+        output=count(logged.get(output)),
+        unread=unread(logged, uncached_input=prompt, cache_read=read, cache_write=write, output=output),
+    )
 
 
 def sum_usage(usages: Iterable[Usage]) -> Usage | None:
-    """Field by field, unknown parts left out; None where there is nothing to add."""
+    """Field by field, unknown parts left out; None where there is nothing to add.
+
+    A side that some of the usages state and others do not is `unread`.
+    """
     rows = list(usages)
-    fields = (add(*(getattr(row, field) for row in rows)) for field in Usage.__struct_fields__)
-    return Usage(*fields) if rows else None
+    if not rows:
+        return None
+    missed = {field for row in rows for field in row.unread}
+    for field, known in (("uncached_input", [r.input for r in rows]), ("output", [r.output for r in rows])):
+        if None in known and any(n is not None for n in known):
+            missed.add(field)
+    sums = (add(*column) for column in zip(*(row.counts for row in rows), strict=True))
+    return Usage.of(sums, missed)
 
 
 def instant(value: Any) -> datetime | None:

@@ -18,7 +18,7 @@ from traceparse.formats.opencode_parts import (
     step_usage,
     tool_blocks,
 )
-from traceparse.formats.records import convert, note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.records import convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "opencode-events"
@@ -92,8 +92,8 @@ class _Reading:
                 yield Event(line.record, "tool", answer, timestamp=instant(time.get("end")) or at)
             return
         if row.type == "step_finish":
-            note_negative(self.log, line, part.get("tokens"))
             event.usage, event.final = step_usage(part.get("tokens")), True
+            note_counts(self.log, line, event.usage, part.get("tokens"))
             event.stop_reason = string(part.get("reason"))
             event.blocks = [Block("error" if exhausted(part, event.usage) else "meta", raw_text(line))]
         elif row.type == "step_start":

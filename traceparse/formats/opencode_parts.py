@@ -16,6 +16,7 @@ import msgspec
 from traceparse.formats.loose import (
     add,
     answer_blocks,
+    below_zero,
     count,
     image_block,
     instant,
@@ -26,10 +27,12 @@ from traceparse.formats.loose import (
     string,
     text_block,
     thinking_block,
+    unread,
     use_block,
     whole,
 )
-from traceparse.model import MAIN, Agent, Block, Event, Role, Skip, Trace, Usage
+from traceparse.model import MAIN, Agent, Block, Event, Role, Skip, SkipKind, Trace, Usage
+from traceparse.schema.reasons import SkipReason
 
 _STRUCTURE = ("step-start", "step-finish")
 
@@ -64,17 +67,19 @@ def step_usage(tokens: Any) -> Usage | None:
     """Usage from a `tokens` object.
 
     The buckets are disjoint (input, output, reasoning, cache read, cache write add up to `total`) unless `total` says that
-    reasoning is part of the output, or that the cached tokens are part of the input, as some providers' adapters wrote.
+    reasoning is part of the output, or that the cached tokens are part of the input, as some providers' adapters wrote. A
+    total that no way of adding them up reaches leaves both sides `Usage.unread`.
     """
     tokens = mapping(tokens)
     cache = mapping(tokens.get("cache"))
     prompt, output, reasoning = (count(tokens.get(key)) for key in ("input", "output", "reasoning"))
     read, write = count(cache.get("read")), count(cache.get("write"))
+    missed = _unread(tokens)
     if add(prompt, output, reasoning, read, write) is None:
-        return None
+        return Usage(unread=missed) if missed else None
     total = count(tokens.get("total"))
     uncached, generated = prompt, add(output, reasoning)
-    if total is not None and total != add(prompt, output, reasoning, read, write):
+    if total is not None and not missed and total != add(prompt, output, reasoning, read, write):
         cached = add(read, write) or 0
         net = prompt - cached if prompt is not None and prompt >= cached else None
         if total == add(prompt, output, read, write) and (reasoning or 0) <= (output or 0):
@@ -83,7 +88,20 @@ def step_usage(tokens: Any) -> Usage | None:
             uncached = net
         elif net is not None and total == add(prompt, output) and (reasoning or 0) <= (output or 0):
             uncached, generated = net, output
-    return Usage(uncached, read, write, None, generated, reasoning)
+        else:
+            missed = ("uncached_input", "output")
+    return Usage(uncached, read, write, None, generated, reasoning, unread=missed)
+
+
+def _unread(tokens: dict[str, Any]) -> tuple[str, ...]:
+    """The counts that a `tokens` object was to state and does not; reasoning is added to the output."""
+    cache = tokens.get("cache", {})
+    stated: dict[str, Any] = {key: tokens[key] for key in ("input", "output", "reasoning") if key in tokens}
+    stated |= cache if isinstance(cache, dict) else {"read": None, "write": None}
+    missed = unread(
+        stated, uncached_input="input", cache_read="read", cache_write="write", output="output", reasoning="reasoning"
+    )
+    return (*missed, "output") if "reasoning" in missed and "output" not in missed else missed
 
 
 def tool_blocks(part: dict[str, Any]) -> tuple[Block, list[Block]]:
@@ -195,7 +213,7 @@ def _finish(event: Event, info: dict[str, Any], step: int, is_last: bool) -> Eve
     if not event.blocks:
         event.blocks.append(Block("meta", json_text(info)))
     if (created := mapping(info.get("time")).get("created")) is not None and event.usage is not None:
-        event.key = f"{created} {event.model} {step} {msgspec.structs.astuple(event.usage)}"
+        event.key = f"{created} {event.model} {step} {event.usage.counts}"
     return event
 
 
@@ -270,8 +288,45 @@ def trees(sessions: Sequence[Session]) -> list[list[Session]]:
     return found
 
 
+def _checked(messages: Iterable[Message], skipped: list[Skip]) -> Iterator[Message]:
+    """The messages, each and each of their parts once; copies, and tokens that are no counts, are noted in `skipped`."""
+    known: dict[str, Message] = {}
+    for message in messages:
+        key = string(message.info.get("id"))
+        earlier = known.setdefault(key, message) if key else message
+        if earlier is not message and (earlier.info, earlier.parts) == (message.info, message.parts):
+            skipped.append(_skip(message, "duplicate", "by_design", message.info))
+            continue
+        parts: dict[str | int, dict[str, Any]] = {}
+        for place, part in enumerate(message.parts):
+            same = string(part.get("id"))
+            parts[place if same is None or parts.get(same, part) != part else same] = part
+        if len(parts) < len(message.parts):
+            skipped.append(_skip(message, "duplicate", "by_design", message.info))
+        logged = [part.get("tokens") for part in parts.values() if part.get("type") == "step-finish"]
+        odd = [tokens for tokens in logged or [message.info.get("tokens")] if _is_odd(tokens)]
+        if odd:
+            skipped.append(_skip(message, "unexpected_field", "repaired", odd[0]))
+        yield message._replace(parts=list(parts.values()))
+
+
+def _is_odd(tokens: Any) -> bool:
+    usage = step_usage(tokens)
+    is_object = tokens is None or isinstance(tokens, dict)
+    return not is_object or below_zero(tokens) or (usage is not None and bool(usage.unread))
+
+
+def _skip(message: Message, reason: SkipReason, kind: SkipKind, value: Any) -> Skip:
+    try:
+        data = msgspec.json.encode(value)
+    except RecursionError:
+        data = b""
+    return Skip(message.record, reason, kind, 0, len(data), data[:120].decode("utf-8", "replace"), message.file)
+
+
 def trace_of(name: str, tree: Sequence[Session], *, files: list[str], skipped: list[Skip], part: str | None) -> Trace:
     """One trace from a root session and the sessions below it, which become its subagents."""
+    tree = [Session(session.info, list(_checked(session.messages, skipped))) for session in tree]
     root = tree[0]
     agent_of = {session.id: MAIN if session is root else session.id or MAIN for session in tree}
     agents = {s.id: Agent(s.id, agent_of.get(s.parent, MAIN)) for s in tree[1:] if s.id}

@@ -101,7 +101,9 @@ def read(log: Log) -> Iterable[Trace]:
                 filled.append(Session(session.info, [message for message in messages if message.info]))
             part = filled[0].id if len(forest) > 1 else None
             trace = trace_of(NAME, filled, files=log.files, skipped=[], part=part)
-            trace.n_records, trace.skipped, told = n_records, log.skipped[told:], len(log.skipped)
+            trace.n_records = n_records
+            trace.skipped += log.skipped[told:]
+            told = len(log.skipped)
             yield trace
 
 

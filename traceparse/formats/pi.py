@@ -15,8 +15,10 @@ import msgspec
 from traceparse.formats import Knows
 from traceparse.formats.log import Head, Line, Log
 from traceparse.formats.loose import (
+    add,
     answer_blocks,
     content_blocks,
+    count,
     disjoint_usage,
     instant,
     mapping,
@@ -27,7 +29,7 @@ from traceparse.formats.loose import (
     use_block,
     version_text,
 )
-from traceparse.formats.records import Repeats, convert, note_negative, raw_text, trace_of_log, unknown
+from traceparse.formats.records import Repeats, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "pi"
@@ -72,8 +74,14 @@ def sniff(head: Head) -> bool:
 
 
 def answer_usage(message: dict[str, Any]) -> Usage | None:
-    """Usage of one answer; all zeros on one that failed or was stopped say that nothing is known."""
+    """Usage of one answer; all zeros on one that failed or was stopped say that nothing is known.
+
+    Where the buckets do not add up to the answer's own total, both sides are `Usage.unread`.
+    """
     usage = disjoint_usage(message.get("usage"), _USAGE_KEYS)
+    whole = count(mapping(message.get("usage")).get("totalTokens"))
+    if usage is not None and whole and not usage.unread and whole != add(usage.input, usage.output):
+        usage = msgspec.structs.replace(usage, unread=("uncached_input", "output"))
     empty = usage is not None and not (usage.input or usage.output)
     return None if empty and message.get("stopReason") in ("error", "aborted") else usage
 
@@ -104,10 +112,10 @@ class _Reading:
         if row.type == "message" and role == "user":
             event.role, event.blocks = "user", content_blocks(message.get("content"))
         elif row.type == "message" and role == "assistant":
-            note_negative(self.log, line, message.get("usage"))
             self._assistant(event, message, string(row.id))
+            note_counts(self.log, line, event.usage, message.get("usage"))
             if event.timestamp is not None:
-                counts = msgspec.structs.astuple(event.usage) if event.usage else ()
+                counts = event.usage.counts if event.usage else ()
                 event.key = f"{event.timestamp.isoformat()} {message.get('timestamp')} {event.model} {counts}"
                 if counts and event.key in self.answers:
                     self.log.skip(line, "duplicate", "by_design")

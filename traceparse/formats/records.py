@@ -44,19 +44,21 @@ def unknown(log: Log, line: Line, *, file: int = 0, **fields: Any) -> Event:
     return Event(line.record, "system", [Block("meta", raw_text(line))], file=file, **fields)
 
 
-def note_negative(log: Log, line: Line, *usages: Any, file: int = 0) -> None:
-    """Note that a record's usage holds a count below zero, which is none: it is left out as unknown (`below_zero`).
+def note_counts(log: Log, line: Line, read: Usage | None, *logged: Any, file: int = 0) -> None:
+    """Note that a record's usage holds something else than counts, which is left out as unknown.
 
     Args:
         log: Of the record.
         line: Of the record; a form of it that lost another field too is noted already.
-        usages: The objects of counts as logged.
+        read: What was made of it: `Usage.unread` names what it should have held.
+        logged: The objects of counts as logged: text in their place and counts below zero (`below_zero`) are none either.
         file: Index into the log's files.
     """
     noted = any(
         (skip.file, skip.record, skip.reason) == (file, line.record, "unexpected_field") for skip in log.skipped[-4:]
     )
-    if not noted and any(map(below_zero, usages)):
+    odd = any(below_zero(value) or not (value is None or isinstance(value, dict)) for value in logged)
+    if not noted and (odd or (read is not None and read.unread)):
         log.skip(line, "unexpected_field", "repaired", file=file)
 
 

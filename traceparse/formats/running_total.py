@@ -55,6 +55,8 @@ class RunningTotal:
             self.n_restarts += 1
             step = stated
         else:
+            # A field that this statement lacks goes on from where it was: the next one states it in full again.
+            self._last = tuple(a if b is None else b for a, b in zip(last, stated, strict=True))
             step = tuple(b if a is None or b is None else b - a for a, b in zip(last, stated, strict=True))
         self.total = add(self.total or (None,) * len(step), step)
         return step
@@ -73,4 +75,5 @@ def openai_usage(vector: Vector) -> Usage:
     """
     prompt, cached, output, reasoning, written = vector[:5]
     uncached = None if prompt is None else max(prompt - (cached or 0) - (written or 0), 0)
-    return Usage(uncached_input=uncached, cache_read=cached, cache_write=written, output=output, reasoning=reasoning)
+    missed = ("uncached_input",) if prompt is None and (cached or written) else ()
+    return Usage(uncached, cached, written, None, output, reasoning, unread=missed)
