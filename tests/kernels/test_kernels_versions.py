@@ -286,10 +286,12 @@ def test_final_files_and_diff() -> None:
     ]
     with pytest.raises(UsageError, match="no solution"):
         final_files(table, 0)
-    with pytest.raises(UsageError, match="no version 9"):
+    with pytest.raises(UsageError, match="no version 9 among the run's kernels; expected 0 to 2"):
         final_files(table, 9)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="no version 9 among the run's kernels; expected 0 to 2"):
         diff(table, 0, 9)
+    with pytest.raises(UsageError, match="the trace shows no version of the solution"):
+        final_files(table.clear())
 
 
 def test_a_missing_side_file_text_is_told() -> None:
@@ -317,10 +319,12 @@ def test_a_version_of_which_nothing_is_known_never_has_the_text_before() -> None
     assert (first["content"], first["complete"]) == (A, True)
     assert (second["content"], second["n_lines"], second["n_bytes"], second["sha256"]) == (None, None, None, None)
     assert (second["complete"], second["framework"]) == (False, "triton")  # an edit leaves its file in its framework
-    with pytest.raises(UsageError, match=r"no text of solution\.py as of version 1"):
+    with pytest.raises(UsageError, match=r"no text of solution\.py as of version 1; version 0 is the last whole one"):
         final_files(replay(run.frames()))
-    with pytest.raises(UsageError, match="no text for version 1"):
+    with pytest.raises(UsageError, match=r"no text of solution\.py at version 1; version 0 is the last whole one"):
         diff(replay(run.frames()), 0, 1)
+    with pytest.raises(UsageError, match="no version 2 among the run's kernels; expected 0 to 1"):
+        diff(replay(run.frames()), 1, 2)  # version 1 has no text, and version 2 is not there
 
 
 def test_a_rewrite_of_which_nothing_is_known_has_no_framework_of_the_text_before() -> None:

@@ -15,6 +15,7 @@ import functools
 import hashlib
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceparse.chronology import turn_times
@@ -374,13 +375,11 @@ def final_files(kernels: pl.DataFrame, version: int | None = None) -> Files:
         UsageError: The run has no solution, no such version, or nothing is known of the solution's text at it.
     """
     rows = kernels.sort("version").to_dicts()
-    if version is None and rows:
+    if not rows:
+        raise UsageError("the trace shows no version of the solution")
+    if version is None:
         version = rows[-1]["version"]
-    if version is None or not any(row["version"] == version for row in rows):
-        raise UsageError(
-            f"no version {version} among the run's kernels",
-            expected=f"0 to {len(rows) - 1}" if rows else "a run with kernels",
-        )
+    _check_version(rows, version)
     found = next((one for one in assemblies(rows) if one.version == version), None)
     if found is None:
         raise UsageError(
@@ -390,13 +389,30 @@ def final_files(kernels: pl.DataFrame, version: int | None = None) -> Files:
     if solution["content"] is None:
         raise UsageError(
             f"the log holds no text of {solution['path']} as of version {version}",
-            todo="choose a version with lines: `traceparse kernels list RUN`",
+            todo=_last_whole(one.version for one in assemblies(rows) if all(part["complete"] for part in one.parts)),
         )
     return Files(
         version,
         {part["path"]: part["content"] for part in found.parts if part["content"] is not None},
         [part["path"] for part in found.parts if not part["complete"]],
     )
+
+
+def _check_version(rows: Sequence[Mapping[str, Any]], version: int) -> None:
+    numbers = [row["version"] for row in rows]
+    if version not in numbers:
+        raise UsageError(
+            f"no version {version} among the run's kernels",
+            expected=f"{numbers[0]} to {numbers[-1]}" if numbers else "a run whose trace shows kernels",
+        )
+
+
+def _last_whole(versions: Iterable[int]) -> str:
+    """What to do about a version without text."""
+    last = max(versions, default=None)
+    if last is None:
+        return "no version of it is whole; see `traceparse kernels list RUN`"
+    return f"version {last} is the last whole one; see `traceparse kernels list RUN`"
 
 
 def diff(kernels: pl.DataFrame, old: int, new: int) -> str:
@@ -410,14 +426,16 @@ def diff(kernels: pl.DataFrame, old: int, new: int) -> str:
     Raises:
         UsageError: There is no such version, or nothing is known of its text.
     """
-    rows = {row["version"]: row for row in kernels.to_dicts()}
+    rows = kernels.sort("version").to_dicts()
+    for version in (old, new):
+        _check_version(rows, version)
+    known = {row["version"]: row for row in rows}
     sides = []
     for version in (old, new):
-        row = rows.get(version)
-        if row is None or row["content"] is None:
-            raise UsageError(
-                f"no text for version {version}", expected="a version with content: `traceparse kernels list RUN`"
-            )
+        row = known[version]
+        if row["content"] is None:
+            same = (one["version"] for one in rows if one["path"] == row["path"] and one["complete"])
+            raise UsageError(f"the log holds no text of {row['path']} at version {version}", todo=_last_whole(same))
         note = "" if row["complete"] else " (partial)"
         sides.append((row["content"].splitlines(keepends=True), f"{row['path']}@{version}{note}"))
     lines = difflib.unified_diff(sides[0][0], sides[1][0], sides[0][1], sides[1][1])
