@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from traceparse.cli.rerun import _remarks
+from traceparse.cli.rerun import _check_place, _remarks
+from traceparse.errors import StoreError
 from traceparse.rerun.outcome import Result
 
 pytest.importorskip("torch")
@@ -123,6 +124,49 @@ def test_what_cannot_be_chosen_is_said_in_one_line(place: Path) -> None:
         assert done.returncode == (1 if here else 2), arguments
         assert said in done.stderr.splitlines()[-1], done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_wrong_input_is_refused_before_any_kernel_starts(place: Path) -> None:
+    solution, problem = "deck/01_row_softmax/reference.py", ["--problem", "01_row_softmax"]
+    records = '{"type": "user"}\n{"type": "assistant"}\n'
+    for name, text in (
+        ("trace.jsonl", records),
+        ("document.json", '{\n "messages": []\n}'),
+        ("marked", "\ufeff" + records),
+    ):
+        (place / name).write_text(text, "utf-8")
+        done = traceparse("rerun", name, *problem, "--cpu", "--trust", cwd=place)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"traceparse: {name}: holds JSON, as traces do, and is no solution"), done.stderr
+    for arguments in ([solution, *problem], ["--board", "hard/h100"]):
+        done = traceparse("rerun", *arguments, "--kernel-version", "3", "--cpu", "--trust", cwd=place)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--kernel-version chooses among the versions of a run" in done.stderr
+    (place / "file").write_text("")
+    done = traceparse("rerun", solution, *problem, "--deck", "deck", "--cpu", "--trust", "--out", "file/out", cwd=place)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "traceparse: file/out: cannot write: Not a directory; choose another place with --out\n"
+
+
+def test_data_that_nothing_can_be_added_to_are_refused_before_any_kernel_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError("Permission denied (os error 13)")  # as polars words it: without a number
+
+    _check_place(tmp_path / "new" / "folder", "choose another")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr("traceparse.cli.rerun.tempfile.TemporaryFile", refuse)
+    with pytest.raises(StoreError, match=r"data: cannot write: Permission denied \(os error 13\); copy them"):
+        _check_place(tmp_path / "data", "copy them")
+
+
+def test_a_run_loaded_without_its_analysis_says_how_to_get_its_kernels(tmp_path: Path) -> None:
+    assert traceparse("load", "sample", "--no-tokens", "--no-analysis", "--quiet", cwd=tmp_path).returncode == 0
+    done = traceparse("rerun", "kimi-k2.7-code_01", "--cpu", "--trust", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "nobody looked for kernels" in done.stderr
+    assert "load again without --no-analysis: traceparse load sample" in done.stderr
 
 
 def test_remarks_on_the_figures_are_one_short_line_for_each_kernel() -> None:

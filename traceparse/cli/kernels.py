@@ -95,7 +95,7 @@ def extract(run: str, version: int | None, out: Path | None, partial: bool, data
             click.echo(target)
     except OSError as error:
         raise StoreError(
-            f"cannot write: {error.strerror}", place=str(out), todo="choose another place with --out"
+            f"cannot write: {error.strerror or error}", place=str(out), todo="choose another place with --out"
         ) from error
 
 

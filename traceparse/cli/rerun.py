@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ import click
 from traceparse.cli.app import DATA, FMT, RAY, cli
 from traceparse.cli.deck import deck_folder, deck_option
 from traceparse.cli.printing import print_rows, printable
+from traceparse.cli.unanalysed import need_analysis
 from traceparse.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -123,6 +125,8 @@ def rerun(
     place = out or (loaded.folder / "reruns" if loaded is not None else Path("reruns"))
     base = loaded.folder if loaded is not None else place
     targets = [choice.target for choice in chosen]
+    _check_place(place, "choose another place with --out")
+    _check_place(base, "the rows of `reruns` go beside the tables: copy or load these to a place that can be written")
     try:
         with _watched(len(targets), quiet) as report:
             results = rerun_into(
@@ -138,7 +142,7 @@ def rerun(
         sys.exit(130)
     except OSError as error:
         raise StoreError(
-            f"cannot write: {error.strerror}", place=str(place), todo="choose another place with --out"
+            f"cannot write: {error.strerror or error}", place=str(place), todo="choose another place with --out"
         ) from error
     print_rows(_table(results), fmt)
     for line in _remarks(results) if not quiet else ():
@@ -156,6 +160,21 @@ def rerun(
         )
     if results and all(result.outcome == "infra" for result in results):
         sys.exit(1)
+
+
+def _check_place(folder: Path, todo: str) -> None:
+    """Refuse a folder that cannot be written, before any kernel starts.
+
+    Raises:
+        StoreError: Neither it nor, where it does not stand yet, the folder that would hold it takes a file.
+    """
+    whole = folder.absolute()
+    standing = next(path for path in (whole, *whole.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=standing):
+            pass
+    except OSError as error:
+        raise StoreError(f"cannot write: {error.strerror or error}", place=str(folder), todo=todo) from error
 
 
 def _loaded(data: Path | None) -> Dataset | None:
@@ -180,6 +199,11 @@ def _chosen(
 ) -> tuple[list[Choice], list[str]]:
     from traceparse.rerun import targets
 
+    if version is not None and (problem is not None or (board is not None and not kernels)):
+        raise UsageError(
+            f"--kernel-version chooses among the versions of a run, and {'a file' if kernels else 'a board'} has none",
+            expected="--kernel-version with a run of the loaded data",
+        )
     if board is not None and problem is not None:
         if board.count("/") == 2 and not board.endswith(f"/{problem}") and not kernels:
             raise UsageError(f"two problems, {board.rsplit('/', 1)[1]!r} and {problem!r}", expected="one of them")
@@ -187,6 +211,11 @@ def _chosen(
     found, left = targets.of_board(board, solutions, data) if board else ([], [])
     for name in kernels:
         if problem is not None:
+            if _is_json(Path(name)):
+                raise UsageError(
+                    "holds JSON, as traces do, and is no solution", place=name, expected="a solution.py or a published bundle",
+                    todo="load a trace, and name its run without --problem",
+                )  # fmt: skip
             found.append(targets.of_file(Path(name), problem))
         elif Path(name).is_file():
             raise UsageError("a file does not say what it solves", place=name, todo="give --problem")
@@ -198,8 +227,36 @@ def _chosen(
                 todo="load data first, or give --problem if it is a file",
             )
         else:
-            found.append(targets.of_run(data, name, version, solutions))
+            found.append(_of_run(data, name, version, solutions))
     return found, left
+
+
+def _of_run(data: Dataset, name: str, version: int | None, solutions: Path | None) -> Choice:
+    from traceparse.rerun import targets
+
+    try:
+        return targets.of_run(data, name, version, solutions)
+    except UsageError:
+        if data.run(name)["runs"]["problem"][0] is not None:
+            need_analysis(data, "kernels")
+        raise
+
+
+def _is_json(path: Path) -> bool:
+    """Whether a file, or its first line, is a JSON object or list; one that cannot be read is for its reader to refuse."""
+    import msgspec
+
+    try:
+        content = path.read_bytes().lstrip(b"\xef\xbb\xbf \t\r\n")
+    except OSError:
+        return False
+    for text in (content.partition(b"\n")[0], content) if content[:1] in (b"{", b"[") else ():
+        try:
+            msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        return True
+    return False
 
 
 def _part_of_a_run(name: str, data: Dataset) -> bool:
