@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from conftest import ROOT
 
 from traceparse.cli.rerun import _check_place, _remarks
 from traceparse.errors import StoreError
-from traceparse.rerun.outcome import Result
+from traceparse.rerun.outcome import Outcome, Result, tell_the_gpu_is_missing
 
 pytest.importorskip("torch")
 
@@ -197,3 +198,45 @@ def test_remarks_on_the_figures_are_one_short_line_for_each_kernel() -> None:
     assert list(_remarks([noted, silent])) == [
         rf"gpt\x1b_05: shapes 0, 2: {wide}; clocks held down; third; 1 more in `reruns.notes`"
     ]
+
+
+@pytest.mark.parametrize(
+    ("framework", "outcome", "message", "told"),
+    [
+        (
+            "cuda",
+            "infra",
+            "strict, load: OSError: CUDA_HOME environment variable is not set.",
+            "needs a GPU (CUDA): strict, load",
+        ),
+        ("triton", "infra", "missing here: triton", "needs a GPU (Triton): missing here: triton"),
+        ("triton", "fails_check", "RuntimeError: 0 active drivers ([]).", "needs a GPU (Triton): RuntimeError"),
+        ("triton", "fails_check", "correct: shape 0: relative L2 error 0.5", None),
+        ("cuda", "infra", "No space left on device", None),
+        ("torch", "infra", "missing here: ninja", None),
+        ("triton", "ran", None, None),
+    ],
+)
+def test_a_kernel_that_needs_a_gpu_says_so_on_the_cpu(
+    framework: str, outcome: Outcome, message: str | None, told: str | None
+) -> None:
+    what = {"kernel_sha256": "", "deck_sha256": "", "problem": "p", "gpu_name": "CPU"}
+    result = Result(key="k", name="a", run_at="", framework=framework, outcome=outcome, message=message, **what)
+    tell_the_gpu_is_missing(result)
+    if told is None:
+        assert (result.outcome, result.message) == (outcome, message)
+    else:
+        assert result.outcome == "infra"
+        assert str(result.message).startswith(told)
+
+
+def test_the_readme_names_runs_of_the_sample_whose_kernels_run_on_the_cpu(place: Path) -> None:
+    asked = ["--deck", "deck", "--cpu", "--trust", "--fmt", "csv", "--no-timing", "--quiet"]
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    named = re.search(r"so do the kernels of two of its runs, `(.*?)` and `(.*?)`", text)
+    assert named is not None
+    assert "kimi-k2.7-code_01" in named.groups()  # run above
+    done = traceparse("rerun", "20260702_091500", *asked, cwd=place)
+    (row,) = csv.DictReader(io.StringIO(done.stdout))
+    assert (done.returncode, row["outcome"]) == (1, "infra")
+    assert row["message"].startswith("needs a GPU (CUDA): "), row["message"]

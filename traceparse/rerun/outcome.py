@@ -86,6 +86,21 @@ _INFRA = re.compile(
     r"(?:fatal error: |cannot open source file \")(?:cutlass|cute)/",
     re.IGNORECASE,
 )
+_NO_GPU = re.compile(
+    r"missing here: .*(triton|ninja|nvcc)|CUDA_HOME environment variable is not set|No module named '(?:triton|cutlass|cuda)\b|"
+    r"Ninja is required|nvcc.*(not found|No such file)|no CUDA-capable device|Found no NVIDIA driver|No CUDA GPUs are available|"
+    r"CUDA driver version is insufficient|not compiled with CUDA|active drivers|cpu tensor",
+    re.IGNORECASE,
+)
+"""What a kernel for a GPU says where it is tried on the CPU; the last two are Triton's words."""
+_OF_A_GPU = {
+    "triton": "Triton",
+    "cuda": "CUDA",
+    "wmma": "CUDA",
+    "ptx": "CUDA",
+    "cutlass": "CUTLASS",
+    "cute-dsl": "CuTe DSL",
+}
 _FRAME = re.compile(r"\s|Traceback \(most recent call last\)")
 _ON_THE_SOURCE = re.compile(r"(?::\d+|\(\d+\)): (?:error|warning|note|remark)\b", re.IGNORECASE)
 
@@ -234,6 +249,13 @@ def _own_words(text: str) -> str:
     file, which hold any word that a kernel writes into an ``#error``. What an exception itself says counts.
     """
     return "\n".join(line for line in text.splitlines() if not _FRAME.match(line) and not _ON_THE_SOURCE.search(line))
+
+
+def tell_the_gpu_is_missing(result: Result) -> None:
+    """Say of a kernel that was tried on the CPU, and failed for want of a GPU or its tools, that it needs one; no verdict."""
+    framework = _OF_A_GPU.get(result.framework or "")
+    if framework and result.message and result.outcome != "ran" and _NO_GPU.search(result.message):
+        result.outcome, result.message = "infra", f"needs a GPU ({framework}): {result.message}"
 
 
 def lacks_memory(text: str) -> bool:

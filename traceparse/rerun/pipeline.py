@@ -30,6 +30,7 @@ from traceparse.rerun.outcome import (
     lacks_memory,
     mean_score,
     score_outcome,
+    tell_the_gpu_is_missing,
 )
 from traceparse.rerun.scripts import announces, checked, unjudged
 from traceparse.rerun.stage import Event, StageResult
@@ -124,6 +125,8 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
         place.note(traceback.format_exc())
         result.outcome, result.message = "infra", f"ours: {type(error).__name__}: {error}"[:500]
     finally:
+        if plan.gpu is None:
+            tell_the_gpu_is_missing(result)
         place.close(log)
         said = (log.read_text(errors="replace"), result.message or "", result.gates_json or "")
         on_gpu = plan.gpu is not None and any(lacks_gpu_memory(text) for text in said)
