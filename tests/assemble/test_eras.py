@@ -134,3 +134,12 @@ def test_another_agents_times_are_set_against_the_start_only_where_no_clock_brok
     assert whole.turns["t_s"] == [10.0, 20.0, 15.0]
     assert broken.turns["t_s"] == [10.0, 20.0, None, None]
     assert broken.turns["duration_s"] == [10.0, None, 4.0, 3.0]
+
+
+def test_a_record_of_several_events_that_breaks_the_clock_twice_is_one_row() -> None:
+    """A message of a document holds an answer and its results; `skipped` has one row for a record and reason."""
+    far = [call(1, 0.0), call(1, -5 * DAY), call(1, -9 * DAY)]
+    found = run(prompt(0, 0.0), *far, call(2, 1.0), answer(3, 2.0))
+    keys = list(zip(found.skipped["record"], found.skipped["reason"], strict=True))
+    assert (1, "clock_break") in keys
+    assert len(keys) == len(set(keys)) == found.runs["n_skipped"]

@@ -43,13 +43,15 @@ def span(trace: Trace, eras: Eras) -> tuple[datetime | None, datetime | None]:
 
 
 def breaks(trace: Trace, eras: Eras) -> list[Skip]:
-    """A row of `skipped` for each break in the trace's clock."""
-    return [
-        Skip(trace.events[step.event].record, "clock_break", "repaired", 0, 0,
-             f"{step.at.isoformat()} after {step.before.isoformat()}", trace.events[step.event].file)
-        for step in eras.steps
-        if trace.real_clock
-    ]  # fmt: skip
+    """A row of `skipped` for each record at which the trace's clock breaks; a record of several events may break it twice."""
+    rows: dict[tuple[int, int], Skip] = {}
+    for step in eras.steps if trace.real_clock else ():
+        event = trace.events[step.event]
+        text = f"{step.at.isoformat()} after {step.before.isoformat()}"
+        rows.setdefault(
+            (event.file, event.record), Skip(event.record, "clock_break", "repaired", 0, 0, text, event.file)
+        )
+    return list(rows.values())
 
 
 def turn_times(trace: Trace, responses: list[Response], calls: list[Call], eras: Eras) -> list[TurnTime]:
