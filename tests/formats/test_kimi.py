@@ -264,3 +264,14 @@ def test_wire_approval_of_another_agents_call_is_left_alone() -> None:
         wire_row(32, "ApprovalResponse", request_id="r1", response="approve"),
     ))  # fmt: skip
     assert not any(event.ends_wait for event in trace.events)
+
+
+def test_a_bucket_that_a_step_lacks_leaves_a_lower_bound() -> None:
+    """Both generations of the log state all four buckets, zeros too: by hand, b's 950 of 1,750 read tokens are gone."""
+    lines = WIRE.splitlines(keepends=True)
+    at_b = next(n for n, line in enumerate(lines) if b'"message_id":"b"' in line)
+    lines[at_b] = lines[at_b].replace(b'"input_cache_read":950,', b"")
+    trace = read_bytes(kimi_wire, b"".join(lines))
+    account = total(trace, group(trace))
+    assert (account.usage.cache_read, account.usage_basis, account.output_basis) == (800, "lower_bound", "deduplicated")
+    assert (at_b, "unexpected_field") in [(s.record, s.reason) for s in trace.skipped]

@@ -147,7 +147,7 @@ class _Reading:
         self._note(row)
         logged = [value for value in (row.usage, mapping(row.event).get("usage")) if value is not None]
         for value in logged:
-            note_counts(self.log, line, disjoint_usage(value, _USAGE_KEYS), value, file=self.file)
+            note_counts(self.log, line, disjoint_usage(value, _USAGE_KEYS, all_stated=True), value, file=self.file)
         kind = row.type
         if kind in ("turn.prompt", "turn.steer"):
             event.role, event.blocks = "user", content_blocks(row.input)
@@ -229,7 +229,7 @@ class _Reading:
             self._result(event, loop)
         elif kind == "step.end":
             event.role, event.response, event.model = "assistant", string(loop.get("uuid")) or self.step, self.model
-            event.usage = self.unrepeated = disjoint_usage(loop.get("usage"), _USAGE_KEYS)
+            event.usage = self.unrepeated = disjoint_usage(loop.get("usage"), _USAGE_KEYS, all_stated=True)
             event.final, event.stop_reason = event.usage is not None, string(loop.get("finishReason"))
         else:
             self.log.skip(line, "unknown_type", "repaired", file=self.file)
@@ -251,7 +251,7 @@ class _Reading:
             self.started[found[1]] = call_id
 
     def _usage(self, event: Event, row: _Row) -> None:
-        usage = disjoint_usage(row.usage, _USAGE_KEYS)
+        usage = disjoint_usage(row.usage, _USAGE_KEYS, all_stated=True)
         if usage is None or (row.scope != "session" and usage == self.unrepeated):
             self.unrepeated = None
             return

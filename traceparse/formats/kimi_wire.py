@@ -169,7 +169,7 @@ class _Reading:
             self._wait(event, state, payload, asks=kind in _ASKS)
         elif kind == "StatusUpdate":
             logged = payload.get("token_usage")
-            note_counts(self.log, line, disjoint_usage(logged, _USAGE_KEYS), logged, file=event.file)
+            note_counts(self.log, line, disjoint_usage(logged, _USAGE_KEYS, all_stated=True), logged, file=event.file)
             self._status(event, state, payload)
         elif kind == "CompactionBegin":
             event.blocks = [Block("compaction", raw_text(line))]
@@ -246,7 +246,7 @@ class _Reading:
 
     def _status(self, event: Event, state: _Agent, payload: dict[str, Any]) -> None:
         """A status may be repeated: its usage counts once per message id, the fullest one said, in the step that said it first."""
-        usage = disjoint_usage(payload.get("token_usage"), _USAGE_KEYS)
+        usage = disjoint_usage(payload.get("token_usage"), _USAGE_KEYS, all_stated=True)
         if usage is None:
             return
         key = string(payload.get("message_id"))

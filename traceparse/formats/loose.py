@@ -112,12 +112,13 @@ def unread(value: Any, **keys: str) -> tuple[str, ...]:
     return tuple(field for field in keys if field in missed)
 
 
-def disjoint_usage(value: Any, keys: tuple[str, str, str, str]) -> Usage | None:
+def disjoint_usage(value: Any, keys: tuple[str, str, str, str], *, all_stated: bool = False) -> Usage | None:
     """Usage from an object whose buckets do not overlap and whose output includes the reasoning.
 
     Args:
         value: The object as logged.
         keys: Its names for prompt tokens billed in full, cache read, cache write and output.
+        all_stated: The format states all four, zero too, so that one that is absent is lost.
 
     Returns:
         None where it states none of the four; one that it lacks is unknown, not 0.
@@ -125,6 +126,8 @@ def disjoint_usage(value: Any, keys: tuple[str, str, str, str]) -> Usage | None:
     logged, (prompt, read, write, output) = mapping(value), keys
     if not any(key in logged for key in keys):
         return None
+    if all_stated:
+        logged = dict.fromkeys(keys) | logged
     return Usage(
         uncached_input=count(logged.get(prompt)),
         cache_read=count(logged.get(read)),
