@@ -116,6 +116,12 @@ def test_results_and_side_records_may_bear_earlier_times() -> None:
     assert (found.runs["started_at"], found.runs["elapsed_s"], breaks(found)) == (START, 65.0, [])
 
 
+def test_a_side_record_just_out_of_order_can_be_the_first() -> None:
+    # A snapshot one millisecond before the prompt that it stands behind, as in a real log.
+    found = run(prompt(0, 0), note(1, -0.001), call(2, 10))
+    assert (found.runs["started_at"], found.runs["elapsed_s"]) == (START - timedelta(milliseconds=1), 10.001)
+
+
 def test_a_run_time_taken_from_times_of_two_clocks_is_none_and_a_measured_one_stands() -> None:
     # The call's own time lies 330 days before the rest: a reader that takes the difference of both records gets 330 days.
     taken = 330 * DAY + 4

@@ -40,7 +40,8 @@ class Eras(NamedTuple):
 
     Attributes:
         of: Era of each event; None where it has no time of its own. Times of two eras must not be compared.
-        first: Times that can be the run's first: in era `BASE`, side records only from before the first prompt or answer.
+        first: Times that can be the run's first, in era `BASE`: of a side record that stands after a prompt or an answer only
+            where it is no more than out of order.
         last: Times by (agent, era) that can be the agent's last in it, side records only from after its last answer.
         steps: The breaks, in order of events.
         whole: The run's start and its end lie in one era.
@@ -161,6 +162,7 @@ def _all(events: Sequence[Event], line: list[int], known: dict[int, int]) -> lis
     inside = [index for index in line if index in known]
     if not inside:
         return [(index, BASE, True, True) for index in line]
+    earliest = min(_time(events[index]) for index in inside if known[index] == known[inside[0]])
     following: dict[int, int] = {}
     after: int | None = None
     for index in reversed(line):
@@ -185,7 +187,8 @@ def _all(events: Sequence[Event], line: list[int], known: dict[int, int]) -> lis
             era = known[before]
         else:
             era = known[then]
-        rows.append((index, era, before is None, then is None))
+        opens = before is None or (era == known[inside[0]] and at >= earliest - JITTER)
+        rows.append((index, era, opens, then is None))
     return rows
 
 
