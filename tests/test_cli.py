@@ -231,6 +231,29 @@ def test_nothing_loaded_yet_says_what_to_do(tmp_path: Path) -> None:
     assert b"traceparse load" in done.stderr
 
 
+@pytest.mark.parametrize("package", ["click", "traceparse.cli.look", "polars"])
+def test_ctrl_c_during_the_imports_ends_in_one_line(place: Path, package: str) -> None:
+    code = f"""
+import os, signal, sys
+from traceparse.cli import main
+
+class Presses:
+    def find_spec(self, name, *_):
+        if name == {package!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Presses())
+sys.argv = ["traceparse", "show", "runs"]
+main()
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "traceparse: interrupted; what was there before is unchanged"
+
+
 def test_a_closed_pipe_is_no_error(place: Path) -> None:
     command = f"{sys.executable} -m traceparse show blocks --fmt csv | head -n 1"
     done = subprocess.run(

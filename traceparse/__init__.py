@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
 __all__ = ["Dataset", "__version__", "charts", "load", "open"]
 
+TYPE_CHECKING = False  # as `typing` has it, which takes a tenth of a second on a slow machine
 if TYPE_CHECKING:
+    from typing import Any
+
     from traceparse import charts
     from traceparse.dataset import Dataset, load, open  # noqa: A004
 

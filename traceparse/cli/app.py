@@ -54,12 +54,18 @@ def _address(value: str | None) -> str | None:
     return None if value is None else check_address(value)
 
 
-def main() -> None:
-    """Entry point: one line for an error of the library, no traceback."""
+def main(*, watches: bool = False) -> None:
+    """Run the command: one line for an error of the library, no traceback.
+
+    Args:
+        watches: Whether Ctrl-C is to be an exception again, after the imports, which it ended at once.
+    """
     if hasattr(signal, "SIGPIPE"):  # `traceparse show … | head` must end quietly
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     stand_in_for_a_closed_stdout()
     try:
+        if watches:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
