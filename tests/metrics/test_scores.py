@@ -112,7 +112,11 @@ def test_an_exit_status_alone_fails_an_unfiltered_check() -> None:
         ("python check.py", "Command timed out after 2m 0s", None),
         ("python check.py", "Traceback (most recent call last):\nKeyboardInterrupt", 1),
         ("cd nowhere && python check.py", "bash: cd: nowhere: No such file or directory", 1),
+        ("../.venv/bin/python3 check.py 2>&1", "--: line 1: ../.venv/bin/python3: No such file or directory", 127),
+        ("./python check.py", "zsh: permission denied: ./python", 126),
         ("python check.py", "ModuleNotFoundError: No module named 'torch'", 1),
+        ("../.venv/bin/python3 check.py", "--: line 1: ../.venv/bin/python3: No such file or directory", 127),
+        ("./check.py", "--: line 1: ./check.py: Permission denied", 126),
         (
             "python benchmark.py",
             'Traceback (most recent call last):\n  File "benchmark.py", line 4, in main\nValueError: x',

@@ -21,8 +21,9 @@ from traceparse.metrics.printed import KILLED, NEVER_RAN, Figure, Line, read, un
 from traceparse.metrics.versions import Versions
 from traceparse.tables import Frames, frame
 
-_KILLED_CODES = frozenset((124, 130, 137, 143))
-"""Exit statuses of a process stopped from outside (``timeout``, Ctrl-C, SIGKILL, SIGTERM)."""
+_NO_OUTCOME_CODES = frozenset((124, 126, 127, 130, 137, 143))
+"""Exit statuses of a process stopped from outside (``timeout``, Ctrl-C, SIGKILL, SIGTERM), and of a command that the shell could
+not start (POSIX: 126 not executable, 127 not found)."""
 
 _FINGERPRINT = 3
 """Figures: so many cannot all agree by chance between two benchmarks."""
@@ -320,7 +321,7 @@ def _failed_silently(sources: Sources, call: Mapping[str, Any] | None) -> bool:
         or sources.basis != "call"
         or not call["is_error"]
         or call["exit_code"] in (None, 0)
-        or call["exit_code"] in _KILLED_CODES
+        or call["exit_code"] in _NO_OUTCOME_CODES
     ):
         return False
     runs = sources.launches[0].command.runs
@@ -331,7 +332,7 @@ def _crashed(
     sources: Sources, lines: list[Line], text: str, call: Mapping[str, Any] | None, failed: bool
 ) -> tuple[Launch, str | None] | None:
     """A check that died before it could print its outcome: a failing check (most failing checks are these)."""
-    if KILLED.search(text) or NEVER_RAN.search(text) or (call is not None and call["exit_code"] in _KILLED_CODES):
+    if KILLED.search(text) or NEVER_RAN.search(text) or (call is not None and call["exit_code"] in _NO_OUTCOME_CODES):
         return None
     named = 'check.py", line ' in text
     crashes = [line for line in lines if line.kind == "crash"]
