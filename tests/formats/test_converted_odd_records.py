@@ -63,6 +63,8 @@ ODD: dict[str, Callable[[Records], tuple[Records, list[int]]]] = {
     "no date": lambda r: (retimed(r, 20, lambda t: "yesterday"), [20]),
     "a second of another record": lambda r: (retimed(r, 20, lambda t: r[30]["timestamp"]), [30]),
     "appended twice": lambda r: ([*r, r[-2]], [39]),
+    "an answer of long ago again": lambda r: ([*r, r[6]], [39]),
+    "a call and its result again": lambda r: ([*r[:20], r[9], r[10], *r[20:]], [20, 21]),
 }
 
 
@@ -79,7 +81,7 @@ def test_an_odd_record_is_noted_keeps_its_place_and_changes_no_figure(tmp_path: 
     assert [event.record for event in found.events] == list(range(len(records)))
     assert all(event.timestamp is None for event in found.events)
     run = assemble(found).runs
-    assert (run["input_tokens"], run["time_basis"]) == (INPUT, "none")
+    assert (run["input_tokens"], run["time_basis"], run["n_turns"], run["n_tool_calls"]) == (INPUT, "none", 12, 12)
     assert run["start_local"] == "2026-07-01T17:00:00.000Z"
 
 

@@ -207,6 +207,8 @@ class _Reading:
         if converted:
             for event in self.events:
                 as_converted(event)
+            for index in self._again:  # the converter's ids tell nothing of a response, but each is of one record
+                self.events[index].replay = True
             note_odd(self.log, self.evidence.odd)
             for index in self._labelled:
                 read_labels(self.events[index])
