@@ -88,7 +88,7 @@ REASONS: dict[SkipReason, str] = {
     "truncated_stream": "the compressed data is cut; what stands before the cut is read",
     "truncated_tail": "the file ends in the middle of its last record",
     "twin": "a second log of the session, whose richer one was read",
-    "unexpected_field": "a field of another type than the format's, or a count below zero, was left out, the rest was read",
+    "unexpected_field": "a field of another type than the format's or a count below zero was left out, or counts lack a bucket or miss the record's own total; the rest was read",
     "unexpected_shape": "JSON, but not of the form that the format's records have",
     "unknown_type": "a type of record that the reader does not know; its text is a `meta` block",
     "unreadable": "the file cannot be opened or read, or more than one reader claims it",
