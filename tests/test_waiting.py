@@ -1,4 +1,4 @@
-"""A Ctrl-C that strikes where Python drops it is heeded all the same."""
+"""A Ctrl-C that strikes where Python drops it is heeded all the same, and so is what ends processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from traceparse.waiting import heeded
+from traceparse.waiting import ended_as_interrupted, heeded
 
 
 class Dropped:
@@ -40,3 +40,17 @@ def test_an_interrupt_that_python_dropped_is_raised_at_the_end(pythons_own: None
 def test_without_one_nothing_happens() -> None:
     with heeded():
         pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_process_counts_as_an_interrupt(pythons_own: None, number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt), ended_as_interrupted(), heeded():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) == signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN)  # as `nohup` has it
+        with ended_as_interrupted():
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)

@@ -1,4 +1,4 @@
-"""Waiting for work of other threads and processes in a way that Ctrl-C ends. Starts nothing."""
+"""Waiting for work of other threads and processes in a way that Ctrl-C ends, and what counts as one. Starts nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -51,3 +51,30 @@ def heeded() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if seen:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def ended_as_interrupted() -> Iterator[None]:
+    """Take SIGTERM and SIGHUP for Ctrl-C: what a batch scheduler or a closed terminal ends is to leave nothing half done either.
+
+    Only in the main thread, and only where nobody has decided otherwise: ``nohup`` has SIGHUP ignored.
+    """
+    signals = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    taken = [number for number in signals if signal.getsignal(number) == signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_: int, frame: FrameType | None) -> NoReturn:
+        before = signal.getsignal(signal.SIGINT)
+        if callable(before):
+            before(signal.SIGINT, frame)  # `heeded` is to know of it
+        raise KeyboardInterrupt
+
+    for number in taken:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)

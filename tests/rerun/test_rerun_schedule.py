@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,16 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
+from traceparse.rerun import Progress, Target, schedule
+from traceparse.rerun.batch import Batch, Terms, blank, kept_results
+from traceparse.rerun.deck import find_problem
+from traceparse.rerun.hardware import Gpu
+from traceparse.rerun.outcome import Result
+from traceparse.rerun.worker import Limits
+
 pytest.importorskip("torch")
+
+from traceparse.rerun.supervise import all_descendants
 
 KERNELS = ROOT / "tests" / "rerun" / "kernels" / "cpu"
 DECK = ROOT / "data" / "sample" / "deck" / "01_row_softmax"
@@ -78,7 +88,8 @@ class Place:
         return child.returncode, list(csv.DictReader(io.StringIO(out))), said
 
     def result(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.out / "results" / f"{name}.json").read_text())
+        (path,) = (self.out / "results").glob(f"{name}.*.json")
+        found: dict[str, Any] = json.loads(path.read_text())
         return found
 
     def processes(self) -> list[str]:
@@ -108,21 +119,23 @@ def until(true: Callable[[], object], within_s: float = 120.0) -> bool:
     return True
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ended_in_the_middle_nothing_runs_on_and_the_next_one_resumes(place: Place, sign: signal.Signals) -> None:
     first, hangs = place.kernel("first.py"), place.hanging("hangs.py")
     child = place.start(first, hangs, "--jobs", "1")
     assert until((place.folder / "hangs.py.started").exists)
-    assert len(place.processes()) >= 4  # the command, the supervisor, the judge, the candidate
-    os.kill(child.pid, sign) if sign == signal.SIGKILL else os.killpg(child.pid, sign)
+    running = {child.pid, *all_descendants(child.pid)}
+    assert len(running) >= 4  # the command, the supervisor, the judge, the candidate
+    os.killpg(child.pid, sign) if sign == signal.SIGINT else os.kill(child.pid, sign)
     _, said = child.communicate(timeout=60)
-    assert until(lambda: not place.processes(), 30), place.processes()
-    if sign == signal.SIGINT:
+    assert until(lambda: not running & {int(entry.name) for entry in Path("/proc").glob("[0-9]*")}, 30)
+    assert place.processes() == []
+    if sign != signal.SIGKILL:
         assert child.returncode == 130
         assert said.splitlines()[-1].endswith("finished kernels are kept, and the same command goes on from there")
         assert list(place.work.glob("traceparse-rerun-*")) == []
     kept = place.result("first.py")
-    assert not (place.out / "results" / "hangs.py.json").exists()
+    assert list((place.out / "results").glob("hangs.py.*")) == []
 
     place.kernel("hangs.py")  # mended
     for alive in place.work.glob("traceparse-rerun-*/.alive"):
@@ -176,11 +189,6 @@ def test_no_time_starts_nothing_and_keeps_what_is_there(place: Place) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b'{"key": "x"', b"[1]", b"\xff\xfe", b'{"key": 1, "shapes": 3}'])
 def test_a_damaged_result_is_said_and_run_again(place: Place, damage: bytes) -> None:
-    from traceparse.rerun import Progress, Target
-    from traceparse.rerun.batch import Batch, Terms
-    from traceparse.rerun.deck import find_problem
-    from traceparse.rerun.worker import Limits
-
     told: list[Progress] = []
     (place.out / "results").mkdir(parents=True)
     (place.out / "results" / "a.json").write_bytes(damage)
@@ -195,8 +203,9 @@ def test_a_damaged_result_is_said_and_run_again(place: Place, damage: bytes) -> 
 
 def test_a_damaged_result_costs_a_run_and_no_crash(place: Place) -> None:
     first = place.kernel("first.py")
-    (place.out / "results").mkdir(parents=True)
-    (place.out / "results" / "first.py.json").write_text('{"key": ')
+    place.run(first)
+    (path,) = (place.out / "results").glob("first.py.*.json")
+    path.write_text('{"key": ')
     code, rows, said = place.run(first)
     assert (code, rows[0]["outcome"]) == (0, "ran")
     assert "first.py: the result kept before cannot be read" in said
@@ -211,3 +220,77 @@ def test_a_place_that_cannot_be_written_is_one_line_before_anything_runs(place: 
     assert last.startswith("traceparse: out: cannot write")
     assert "--out" in last
     assert place.out.read_text() == "in the way"
+
+
+def _batch(folder: Path, gates: tuple[str, ...] = ("strict",)) -> Batch:
+    problem = find_problem(ROOT / "data" / "sample" / "deck", "01_row_softmax")
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    return Batch(folder, {problem.name: problem}, {}, Terms(gates, False, Limits()), None, lambda _: None)
+
+
+def test_results_on_other_terms_or_gpus_stand_beside_each_other(tmp_path: Path) -> None:
+    target = Target("a/b", HONEST, "01_row_softmax")
+    for gates, gpu, outcome in (
+        (("strict",), "CPU", "ran"),
+        (("current",), "CPU", "fails_check"),
+        (("strict",), "NVIDIA H200", "oom"),
+    ):
+        batch = _batch(tmp_path, gates)
+        assert batch.kept(target, [gpu]) is None
+        result = blank(target, batch.problems[target.problem], batch.terms, gpu)
+        result.outcome = outcome
+        batch.keep(target, result)
+    strict = _batch(tmp_path)
+    kept = [
+        strict.kept(target, ["CPU"]),
+        _batch(tmp_path, ("current",)).kept(target, ["CPU"]),
+        strict.kept(target, ["NVIDIA H200"]),
+    ]
+    assert [one and one.outcome for one in kept] == ["ran", "fails_check", "oom"]
+    assert strict.kept(target, ["NVIDIA H100 PCIe"]) is None
+    assert len({strict.log_path(target, one.key) for one in kept if one}) == 3
+    # Whoever lists them gets one of each kernel, the latest.
+    assert [(one.name, one.outcome) for one in kept_results(tmp_path / "results")] == [("a/b", "oom")]
+
+
+def test_a_result_in_a_file_of_before_is_good_still(tmp_path: Path) -> None:
+    target, batch = Target("a", HONEST, "01_row_softmax"), _batch(tmp_path)
+    result = blank(target, batch.problems[target.problem], batch.terms, "CPU")
+    result.outcome = "ran"
+    (tmp_path / "results" / "a.json").write_text(json.dumps(result.as_dict()))
+    kept = batch.kept(target, ["CPU"])
+    assert kept is not None
+    assert kept.key == result.key
+    assert _batch(tmp_path, ("current",)).kept(target, ["CPU"]) is None
+
+
+@pytest.mark.parametrize("other", ["NVIDIA H200", "NVIDIA H100 PCIe"], ids=["alike", "another"])
+def test_nobody_waits_for_the_kernel_of_another_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """The first kernel ends only when all are done that need not run on its GPU."""
+    cards = [Gpu(0, "GPU-0", "NVIDIA H200", "580", "sm_90", 1), Gpu(1, "GPU-1", other, "580", "sm_90", 1)]
+    targets = [Target(f"k{number}", "", "01_row_softmax") for number in range(6)]
+    alike = other == "NVIDIA H200"
+    left = {target.name for target in targets[1:]} if alike else {"k1", "k3", "k5"}
+    lock, free, ran = threading.Lock(), threading.Event(), dict[str, int]()
+
+    def run_one(target: Target, problem: Any, earlier: Any, terms: Any, gpu: Gpu, *_: Any) -> Result:
+        with lock:
+            ran[target.name] = gpu.index
+            left.discard(target.name)
+            if not left:
+                free.set()
+        if target.name == "k0":
+            assert free.wait(60), f"waiting behind it: {sorted(left)}"
+        result = blank(target, problem, terms, gpu.name)
+        result.outcome = "ran"
+        return result
+
+    monkeypatch.setattr(schedule, "run_one", run_one)
+    results = schedule._run_here(_batch(tmp_path), targets, cards, 1)
+    assert [result.name for result in results] == [target.name for target in targets]
+    if alike:
+        assert sorted(ran.values()) in ([0, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1])  # whichever took the first
+    else:  # which kind of GPU a kernel runs on is settled beforehand, so that a resumed batch finds its result
+        assert ran == {"k0": 0, "k1": 1, "k2": 0, "k3": 1, "k4": 0, "k5": 1}

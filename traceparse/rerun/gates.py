@@ -1,7 +1,7 @@
 """The strict gate: what the proofs of a judge and the figures of a timing amount to, each proof under its own name.
 
 Pure rules with their thresholds; nothing is run or measured here. What is proved and what is not: outputs are compared
-in a process whose memory the candidate cannot reach (unless it may trace any process, as root can outside a container),
+in a process whose memory the candidate cannot reach, on Linux not even as root, and verdicts are formed in another such one;
 on inputs it could not know, so a wrong output at the timed shapes is a fact. Times are taken in the candidate's own
 process; functions bound before its import, the runtime's own events and the judge's clock outside expose patched timers,
 side streams, remembered results and skipped work, but code that rewrites the measuring code and covers its tracks is not

@@ -9,6 +9,7 @@ from typing import Any
 from traceparse.rerun.batch import Progress, Target
 from traceparse.rerun.outcome import Result, write_rows
 from traceparse.rerun.schedule import rerun
+from traceparse.waiting import ended_as_interrupted
 
 
 def rerun_into(
@@ -21,8 +22,8 @@ def rerun_into(
 ) -> list[Result]:
     """Run kernels again and add their rows to ``DATA/reruns.parquet``.
 
-    Kernels finished before are returned from their files and get no second row. After Ctrl-C the rows of what was finished
-    are written all the same; what a killed command had finished gets them from the next one.
+    Kernels finished before are returned from their files and get no second row. After Ctrl-C, SIGTERM or SIGHUP the rows of
+    what was finished are written all the same; what a killed command had finished gets them from the next one.
 
     Args:
         data: Folder of the data set.
@@ -36,7 +37,7 @@ def rerun_into(
 
     Raises:
         RerunError: As `rerun`.
-        KeyboardInterrupt: The user stopped the batch.
+        KeyboardInterrupt: The user stopped the batch, or something that ends processes.
     """
     finished: list[Result] = []
 
@@ -47,7 +48,8 @@ def rerun_into(
             progress(step)
 
     try:
-        return rerun(targets, out=Path(out) if out is not None else Path(data) / "reruns", progress=told, **options)
+        with ended_as_interrupted():
+            return rerun(targets, out=Path(out) if out is not None else Path(data) / "reruns", progress=told, **options)
     finally:
         if finished:
             write_rows(Path(data), finished, once=True)
