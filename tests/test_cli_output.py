@@ -13,12 +13,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from claude_records import TEXT, native
+from claude_records import TEXT, converted, native
 from conftest import ROOT, write_lines
 
 from traceparse.cli.printing import _laid_out, _with_plain_numbers
 from traceparse.cli.times import with_times
 from traceparse.errors import UsageError
+from traceparse.schema.runs import RUNS
 
 RUN = [sys.executable, "-m", "traceparse"]
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
@@ -76,6 +77,49 @@ def test_a_column_takes_exactly_the_room_that_there_is(place: Path) -> None:
     width = max(map(len, said(place, *shown)[0].splitlines()))
     for columns, names in ((width, ["trace_id", "n_turns"]), (width - 1, ["trace_id"])):
         assert on_a_terminal(place, columns, *shown)[0].split() == names
+
+
+def test_the_main_figures_of_runs_with_long_names_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    name = "20260702_091500_claude_claude-opus-4-8_01_row_softmax"
+    write_lines(tmp_path / f"logs/{name}.jsonl", native(0, "user", "go"), native(1, "assistant", TEXT, mid="m"))
+    said(tmp_path, "load", "logs", "--quiet")
+    head, row, *_ = on_a_terminal(tmp_path, 80, "show", "runs")
+    assert head.split()[:6] == ["trace_id", "score", "spend_tokens", "spend_basis", "cost_usd", "n_turns"]
+    assert row.split()[0] == "20260702_091…row_softmax"  # 24 characters
+    assert max(len(head), len(row)) <= 80
+    head, row, *_ = on_a_terminal(tmp_path, 58, "show", "runs", "--columns", "trace_id,n_turns")
+    assert (head.split(), len(row)) == (
+        ["trace_id", "n_turns"],
+        58 - 6,
+    )  # the head ends at the last column, the number is short
+    assert row.split()[0].startswith("20260702_091500_claude_c")
+    assert on_a_terminal(tmp_path, 120, "show", "runs", "--columns", "trace_id,n_turns")[1].split()[0] == name
+
+
+def test_a_pipe_gets_what_the_readme_says(place: Path) -> None:
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert "`show` prints some of the columns and at most 40 rows" in text
+    assert len(said(place, "show", "runs")[0].splitlines()[0].split()) == 10
+    assert said(place, "show", "runs", "--fmt", "csv")[0].splitlines()[0].count(",") + 1 == len(RUNS.columns)
+
+
+@pytest.mark.parametrize("option", ["--where", "--columns"])
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_option_is_misuse(place: Path, option: str, empty: str) -> None:
+    assert said(place, "show", "runs", option, empty, status=2)[1].startswith(
+        f"traceparse: {option} is empty; expected"
+    )
+
+
+def test_a_start_that_no_run_has_points_to_the_one_as_written(tmp_path: Path, place: Path) -> None:
+    name = "20260702_091500_claude_claude-opus-4-8_01_row_softmax"
+    write_lines(tmp_path / f"logs/{name}.jsonl", *converted(0, ("user", "go", None), ("assistant", TEXT, None)))
+    said(tmp_path, "load", "logs", "--quiet")
+    asked = ("show", "runs", "--columns", "trace_id", "--fmt", "csv", "--where")
+    assert "start_local holds the time as written" in said(tmp_path, *asked, "started_at >= '2020-01-01'")[1]
+    assert said(tmp_path, *asked, "score > 2")[1] == ""
+    assert said(tmp_path, *asked, "start_local >= '2020-01-01'")[0].count("\n") == 2
+    assert said(place, *asked, "started_at >= '2030-01-01'")[1] == ""  # these have real clocks
 
 
 def test_numbers_above_a_million_are_written_out() -> None:

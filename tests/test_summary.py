@@ -24,6 +24,7 @@ def test_another_form_of_a_run_is_in_no_sum_and_in_no_denominator(here: Path) ->
     lines = dict(summarise(data))
     assert lines["traces"] == "2"
     assert lines["formats"] == "claude-code-converted 2"
+    assert "clock" not in lines  # nobody looked, and the log has none of its own
     assert lines["runs"] == "1; 1 other form of a run is left out of the lines below"
     assert lines["input tokens"] == "deduplicated 1"
     assert lines["cost"].startswith("1 of 1 runs priced")

@@ -65,7 +65,9 @@ def summarise(data: Dataset) -> list[tuple[str, str]]:
         spend = runs["spend_tokens"].sum()
         lines.append(("spend", f"{spend:,} output tokens; runs by basis: {coverage(runs, 'spend_basis')}"))
         lines.append(("cost", cost_line(runs)))
-    lines.append(("clock", coverage(runs, "time_basis")))
+    timed = runs if data.is_analysed else runs.filter(pl.col("time_basis") != "none")  # else nobody looked for evidence
+    if timed.height or data.is_analysed:
+        lines.append(("clock", coverage(timed, "time_basis")))
     if runs["score"].null_count() < n:
         lines.append(("scores", f"{n - runs['score'].null_count()} of {n} runs with an official score in the trace"))
     lines.append(("skipped", skipped_line(skipped)))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ROWS = 40
 GLANCE: dict[str, tuple[str, ...]] = {
-    "runs": ("trace_id", "model_canonical", "gpu", "n_turns", "spend_tokens", "spend_basis", "cost_usd", "score", "correct", "framework"),
+    "runs": ("trace_id", "score", "spend_tokens", "spend_basis", "cost_usd", "n_turns", "model_canonical", "gpu", "correct", "framework"),
     "turns": ("trace_id", "turn", "first_record", "phase", "activity", "spend_tokens", "t_s", "n_tool_calls", "silent"),
     "blocks": ("trace_id", "block", "record", "turn", "role", "kind", "n_chars", "text"),
     "tool_calls": ("trace_id", "call", "record", "turn", "name", "activity", "is_error", "command"),
@@ -49,8 +49,12 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
     """Print rows of a TABLE (see `traceparse schema` for the tables and their columns)."""
     from traceparse.cli.alone import open_for
 
+    if where is not None and not where.strip():
+        raise UsageError("--where is empty", expected="a condition, or no --where")
+    if columns is not None and not columns.strip():
+        raise UsageError("--columns is empty", expected="names of columns, or no --columns")
     loaded = open_for(table, data)
-    names = [name.strip() for name in columns.split(",")] if columns else None
+    names = [name.strip() for name in columns.split(",")] if columns is not None else None
     if names and (twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]):
         raise UsageError(f"--columns names {', '.join(twice)} more than once", expected="each column once")
     short = fmt == "table" and names is None
@@ -64,6 +68,8 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
         notes.append("some of the columns; --columns names others, `traceparse schema TABLE` lists them")
     shown = rows if most is None else rows.head(most)
     print_rows(shown, fmt, notes, others="--columns A,B shows them, --fmt csv all")
+    if table == "runs" and where is not None and not rows.height and _lacks_real_clocks(loaded, where):
+        print_note("no run here has a started_at: their logs name no zone; start_local holds the time as written")
     if table == "findings" and loaded.findings_are_current is False:
         print_note(
             "the logs, or how they were read, changed since all runs were audited: run `traceparse audit` again before you "
@@ -71,6 +77,17 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
         )
     if table in DERIVED and not loaded.is_analysed:
         print_note(f"no rows: the load left the analysis out; {how_to_get_it(loaded)}")
+
+
+def _lacks_real_clocks(data: Dataset, where: str) -> bool:
+    """Whether a condition asks for `started_at` where every run that has a start has it as text."""
+    import polars as pl
+
+    if not names_a_time(where, ["started_at"]):
+        return False
+    known = data.scan("runs").select(pl.col("started_at", "start_local").count())
+    started, written = known.collect().row(0)
+    return bool(started == 0 and written > 0)
 
 
 def _select(data: Dataset, table: str, where: str | None, columns: list[str] | None, limit: int | None) -> pl.DataFrame:

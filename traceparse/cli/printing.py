@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _WIDEST = 65_535
 """Characters of the widest line that polars lays out; a longer one it breaks."""
+_MOST, _LEAST = 60, 24
+"""Characters of a cell on a terminal, and what stays at least of a run's name where room is short."""
+_NAMES = ("trace_id", "run_id", "subject", "duplicate_of", "continues")
 _SCIENTIFIC = 1e15
 """Numbers up to here are written out; polars does so below a million only."""
 
@@ -31,8 +35,8 @@ def print_rows(
 ) -> None:
     """Print rows to stdout: ``table`` for a reader, ``csv``, ``jsonl`` or ``parquet`` for a program.
 
-    A table on a terminal has the columns that fit it, in their order, and a remark names the others; in a pipe or file every row
-    is one line and every cell whole.
+    A table on a terminal has the columns that fit it, in their order, and a remark names the others; names of runs are cut in
+    the middle where that makes room for more. In a pipe or file every row is one line and every cell whole.
 
     Args:
         rows: What to print.
@@ -55,7 +59,8 @@ def print_rows(
     else:
         shown = _with_plain_numbers(_shown(rows))
         if sys.stdout.isatty():
-            lines, left = _fitted(shown, shutil.get_terminal_size((160, 24)).columns)
+            width = shutil.get_terminal_size((160, 24)).columns
+            lines, left = _fitted(_with_short_names(shown, width), width)
         else:
             lines, left = [line.rstrip() for line in _laid_out(shown, _WIDEST)], []
         click.echo("\n".join(lines))
@@ -92,13 +97,35 @@ def _fitted(rows: pl.DataFrame, width: int) -> tuple[list[str], list[str]]:
     """The lines of as many leading columns as a terminal has room for, one at least, and the names of the others."""
     from rich.cells import cell_len
 
-    names, cell = rows.columns, min(60, max(width - 2, 1))
+    names, cell = rows.columns, min(_MOST, max(width - 2, 1))
     widest = [max(map(cell_len, _laid_out(rows.select(name), _WIDEST, cell))) for name in names]
     # Every column has a blank on either side; the one at a line's end needs no room.
     fits = [n for n in range(1, len(names) + 1) if sum(widest[:n]) - 1 <= width]
     n = max(fits, default=1)
     lines = [line.rstrip() for line in _laid_out(rows.select(names[:n]), _WIDEST, cell)]
     return lines, names[n:]
+
+
+def _with_short_names(rows: pl.DataFrame, width: int) -> pl.DataFrame:
+    """Names of runs cut in the middle, as far as a terminal lacks room for all columns: what tells runs apart stands at both ends."""
+    import polars as pl
+    from rich.cells import cell_len
+
+    names = [name for name in rows.columns if name in _NAMES and rows.schema[name] == pl.String]
+    if not names or not rows.height:
+        return rows
+    widest = {name: max(map(cell_len, _laid_out(rows.select(name), _WIDEST, _MOST))) for name in rows.columns}
+    lacking = max(sum(widest.values()) - 1 - width, 0)
+    room = {name: max(widest[name] - 2 - -(-lacking // len(names)), _LEAST) for name in names}
+
+    return rows.with_columns(
+        pl.col(name).map_elements(partial(_short, most=most), return_dtype=pl.String, skip_nulls=True)
+        for name, most in room.items()
+    )
+
+
+def _short(text: str, *, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
 
 
 def _with_plain_numbers(rows: pl.DataFrame) -> pl.DataFrame:
