@@ -31,6 +31,7 @@ from rerun_gpu import ROOT, resume, stop_after, told, write_summary  # also puts
 from traceparse.audit.proofs import check
 from traceparse.kernels.bundle import SOLUTION, join, split
 from traceparse.rerun import Limits, Result, Target, rerun
+from traceparse.rerun.batch import kept_results
 from traceparse.rerun.hardware import gpus
 
 FOLDER = ROOT / "checkouts" / "hacks"
@@ -219,10 +220,7 @@ def run(state: Path, arguments: argparse.Namespace) -> None:
 
 def write_table(state: Path) -> str:
     """One block for each source, and how many are caught by what."""
-    results: dict[str, Result] = {}
-    for path in sorted((state / "hacks" / "results").glob("*.json")):
-        kept = Result.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        results[kept.name] = kept
+    results = {kept.name: kept for kept in kept_results(state / "hacks" / "results")}
     lines: list[str] = []
     by_rules, by_proofs, ran = set[str](), set[str](), set[str]()
     for entry in _manifest():

@@ -28,6 +28,7 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "rerun")]
 from traceparse.kernels.bundle import SOLUTION, split  # noqa: E402
 from traceparse.kernels.framework import label  # noqa: E402
 from traceparse.rerun import Limits, Progress, Result, Target, rerun  # noqa: E402
+from traceparse.rerun.batch import kept_results, result_file  # noqa: E402
 from traceparse.rerun.hardware import gpus  # noqa: E402
 
 VALUES = {"correct", "uninitialised", "output_form", "steady", "scales", "ragged", "alike"}
@@ -164,16 +166,13 @@ def run_published(state: Path, arguments: argparse.Namespace, budget_s: float) -
 
 def write_table(state: Path) -> str:
     """One line for each published kernel run so far, and what they say together."""
-    results = [
-        Result.from_dict(json.loads(path.read_text()))
-        for path in sorted((state / "published" / "results").glob("*.json"))
-    ]
+    results = kept_results(state / "published" / "results")
     results.sort(key=lambda result: (result.problem, -(result.published_score or 0)))
     lines = [
         "kernel | framework | outcome | strict | deck's check | score on H100 peaks: ours, deck's benchmark, published | "
         "event ms | kernel ms | host-bound shapes | failed proofs | message"
     ]
-    ratios, agree = [], 0
+    ratios = []
     for result in results:
         source = source_of(result.name)
         scores = ", ".join(
@@ -190,13 +189,12 @@ def write_table(state: Path) -> str:
             for shape in result.shapes
             if shape.median_ms and shape.deck_timer_ms
         ]
-        agree += _right(result) == (result.gate_current == "pass")
         lines.append(
             f"{result.name[9:]} | {label(source.read_text()) if source.is_file() else '?'} | {result.outcome} | "
             f"{result.gate_strict} | {result.gate_current} | {scores} | {times[0]} | {times[1]} | {bound} | "
             f"{','.join(result.failed_proofs)} | {(result.message or '')[:160]} {result.wall_s:.0f}s"
         )
-    lines.append(f"{len(results)} kernels, our verdict on values and the deck's check agree in {agree}")
+    lines += agreement(results)
     for text, some in (("all", ratios), ("above 30 us", [triple for triple in ratios if triple[1] > 0.03])):
         if some:
             timers = sorted(ours / timer for ours, timer, _ in some)
@@ -206,17 +204,41 @@ def write_table(state: Path) -> str:
                 f"our time over the deck's timer's in the same process, {text}: median {statistics.median(timers):.4f} over "
                 f"{len(timers)} shapes, {len(off)} more than 3 % off: {' '.join(f'{ratio:.3f}' for ratio in off)}"
             )
-            lines.append(
-                f"our time over the deck's benchmark's in another process, {text}: median {statistics.median(apart or [0]):.4f}, "
-                f"{sum(abs(ratio - 1) > 0.03 for ratio in apart)} of {len(apart)} more than 3 % off"
-            )
+            if apart:
+                lines.append(
+                    f"our time over the deck's benchmark's in another process, {text}: median {statistics.median(apart):.4f}, "
+                    f"{sum(abs(ratio - 1) > 0.03 for ratio in apart)} of {len(apart)} more than 3 % off"
+                )
     return "\n".join(lines)
 
 
-def _right(result: Result) -> bool:
-    """Our verdict on values, by the reference alone; what only the other proofs object to is no disagreement with a check."""
+def agreement(results: Sequence[Result]) -> list[str]:
+    """How often our verdict on values and the deck's check agree, among the kernels that both judged; the others by name."""
+    judged = {
+        result.name: (_right(result), {"pass": True, "fail": False}.get(result.gate_current)) for result in results
+    }
+    both = {name: pair for name, pair in judged.items() if None not in pair}
+    lines = [f"{len(both)} of {len(results)} kernels judged by both, our verdict on values and the deck's check: "
+             f"{sum(ours == deck for ours, deck in both.values())} agree"]  # fmt: skip
+    for text, names in (
+        ("apart", [name for name, (ours, deck) in both.items() if ours != deck]),
+        ("judged by the deck's check only", [name for name, (ours, deck) in judged.items() if ours is None and deck is not None]),
+        ("judged by us only", [name for name, (ours, deck) in judged.items() if ours is not None and deck is None]),
+        ("judged by neither", [name for name, pair in judged.items() if pair == (None, None)]),
+    ):  # fmt: skip
+        lines += [f"{text}: {', '.join(names)}"] if names else []
+    return lines
+
+
+def _right(result: Result) -> bool | None:
+    """Our verdict on values, by the reference alone; what only the other proofs object to is no disagreement with a check.
+
+    None where nothing failed, but not every shape was proved either.
+    """
+    if VALUES & set(result.failed_proofs):
+        return False
     proofs = json.loads(result.gates_json or "{}")
-    return proofs.get("correct", {}).get("verdict") == "pass" and not VALUES & set(result.failed_proofs)
+    return True if proofs.get("correct", {}).get("verdict") == "pass" and result.gate_strict != "skipped" else None
 
 
 _started = time.monotonic()
@@ -240,7 +262,7 @@ def resume(state: Path) -> None:
         folder = state / part / "results"
         folder.mkdir(parents=True, exist_ok=True)
         for result in results:
-            path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', result['name'])[:180]}.json"
+            path = folder / result_file(result["name"], result["key"])
             if not path.exists():
                 path.write_text(json.dumps(result))
 

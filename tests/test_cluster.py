@@ -280,7 +280,7 @@ def test_kernels_run_on_a_cluster_and_are_kept_as_here(ray_here: None, deck: Pat
     ]
     assert {step.step for step in steps if step.name == "honest"} >= {"waiting", "strict", "done"}
     for each in found:
-        assert each.log_path == str(out / "logs" / f"{each.name}.log")
+        assert each.log_path == str(out / "logs" / f"{each.name}.{each.key[:12]}.log")
         assert Path(each.log_path).is_file()
     # A kept result is the same to either way of running: neither runs it again.
     again = rerun([target("honest"), target("wrong")], ray="auto", **asked)  # type: ignore[arg-type]

@@ -646,7 +646,7 @@ def test_a_judge_that_says_nothing_leaves_the_place_of_its_log(tmp_path: Path, m
     silent.write_text("raise SystemExit(1)\n")
     monkeypatch.setattr(stage, "_BOOT", silent)
     [result] = rerun([Target("x", "", "01_row_softmax")], deck=DECK, trust=True, out=tmp_path / "out", cpu=True)
-    log = tmp_path / "out" / "logs" / "x.log"
+    log = tmp_path / "out" / "logs" / f"x.{result.key[:12]}.log"
     assert result.outcome == "infra"
     assert result.message == f"strict: the judge ended early (exited, status 1); see {log}"
     assert log.is_file()

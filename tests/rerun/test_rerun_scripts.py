@@ -111,8 +111,11 @@ def test_a_changed_deck_fails_whatever_was_printed(results: dict[str, Result]) -
 
 def test_results_are_kept_one_file_each(results: dict[str, Result]) -> None:
     folder = Path(results["honest"].log_path or "").parents[1] / "results"
-    assert {path.stem for path in folder.glob("*.json")} == set(results)
-    assert json.loads((folder / "honest.json").read_text())["deck_score"] == 0.25
+    assert {path.stem for path in folder.glob("*.json")} == {
+        f"{name}.{result.key[:12]}" for name, result in results.items()
+    }
+    (honest,) = folder.glob("honest.*")
+    assert json.loads(honest.read_text())["deck_score"] == 0.25
 
 
 def test_the_error_that_ended_a_check_and_no_words_printed_before() -> None:

@@ -32,6 +32,8 @@ from traceparse.rerun.worker import Limits
 
 CPU = "CPU"
 """Name of the device in results had without a GPU."""
+_SHORT = 12
+"""Characters of a key in the names of files; the whole of it stands in the result."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Batch:
     ):
         self.problems, self.earlier, self.terms, self.progress = problems, earlier, terms, progress
         self._out = out
-        self._unreadable: set[str] = set()
+        self._unreadable: set[Path] = set()
         self._deadline = time.monotonic() + budget_s if budget_s is not None else None
         self.stopped = threading.Event()
 
@@ -127,34 +129,42 @@ class Batch:
         left = self.seconds_left
         return self.stopped.is_set() or (left is not None and left <= 0)
 
-    def log_path(self, target: Target) -> Path:
+    def key(self, target: Target, device: str) -> str:
+        """Of the result that a kernel has on a GPU of this name, on this batch's terms."""
+        return _key(target, self.problems[target.problem], self.earlier.get(target.problem), self.terms, device)
+
+    def log_path(self, target: Target, key: str) -> Path:
         """Where a kernel's log goes."""
-        return self._out / "logs" / f"{file_name(target.name)}.log"
+        return self._out / "logs" / f"{_stem(target.name, key)}.log"
 
     def kept(self, target: Target, gpu_names: Iterable[str]) -> Result | None:
         """A result that stands, on one of these GPUs; one that only lacked tools or a driver is tried again.
 
         A file that cannot be read is told as a ``note`` and holds no result.
         """
-        path = self._result_path(target)
+        keys = [self.key(target, name) for name in gpu_names]
+        # Once files bore the name alone; those of before are good still.
+        for path in (*(self._result_path(target, key) for key in keys), self._result_path(target)):
+            result = self._read(target, path)
+            if result is not None and result.key in keys and result.outcome != "infra":
+                return result
+        return None
+
+    def _read(self, target: Target, path: Path) -> Result | None:
         try:
-            data = json.loads(path.read_bytes())
-            result = Result.from_dict(data)
+            return Result.from_dict(json.loads(path.read_bytes()))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            if target.name not in self._unreadable:
-                self._unreadable.add(target.name)
+            if path not in self._unreadable:
+                self._unreadable.add(path)
                 told = f"the result kept before cannot be read ({type(error).__name__}: {error}); it runs again"
                 self.progress(Progress(target.name, "note", told))
             return None
-        problem, earlier = self.problems[target.problem], self.earlier.get(target.problem)
-        keys = {_key(target, problem, earlier, self.terms, name) for name in gpu_names}
-        return result if result.key in keys and result.outcome != "infra" else None
 
     def keep(self, target: Target, result: Result) -> None:
         """Write a finished kernel's result and tell of it."""
-        _write(self._result_path(target), result.as_dict())
+        _write(self._result_path(target, result.key), result.as_dict())
         self.progress(Progress(target.name, "done", result.outcome, result))
 
     def take_over(self, target: Target, result: Result) -> None:
@@ -177,8 +187,25 @@ class Batch:
             else:
                 yield True
 
-    def _result_path(self, target: Target) -> Path:
-        return self._out / "results" / f"{file_name(target.name)}.json"
+    def _result_path(self, target: Target, key: str | None = None) -> Path:
+        return self._out / "results" / result_file(target.name, key)
+
+
+def result_file(name: str, key: str | None) -> str:
+    """Name of the file in ``results/`` that holds a target's result of this key; without one, as before files bore keys."""
+    return f"{_stem(name, key)}.json"
+
+
+def kept_results(folder: Path) -> list[Result]:
+    """The latest result of each kernel in a folder ``results/``, whatever its terms and GPU, by the kernels' names.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: It is no result's.
+    """
+    found = [Result.from_dict(json.loads(path.read_bytes())) for path in folder.glob("*.json")]
+    latest = {result.name: result for result in sorted(found, key=lambda result: datetime.fromisoformat(result.run_at))}
+    return [latest[name] for name in sorted(latest)]
 
 
 def run_one(
@@ -288,7 +315,12 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:180] or "kernel"
 
 
+def _stem(name: str, key: str | None) -> str:
+    """What a target's files of one key are called: other gates or another GPU take no result's place."""
+    return f"{file_name(name)}.{key[:_SHORT]}" if key else file_name(name)
+
+
 def _write(path: Path, data: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     temporary.write_text(json.dumps(data, indent=1), encoding="utf-8")
     temporary.replace(path)

@@ -190,7 +190,7 @@ class _ClusterBatch:
                 answer = (result, b"")
             if answer is not None:
                 result, log = answer
-                path = self.batch.log_path(target)
+                path = self.batch.log_path(target, result.key)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(log)
                 if result.message and result.log_path:  # which names the log where it lay on the node

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib.util
-import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -54,7 +54,8 @@ def rerun(
         targets: The kernels.
         deck: Where their problems are (see `traceparse.rerun.deck.find_problem`).
         trust: Must be true: the kernels' code is executed as the user, and a child process is no sandbox.
-        out: Folder for ``results/NAME.json`` and ``logs/NAME.log``; finished results in it are returned, not run again.
+        out: Folder for ``results/NAME.KEY.json`` and ``logs/NAME.KEY.log``, KEY short for all that a result depends on (gates,
+            GPU, deck, …); finished results in it are returned, not run again.
         gpu_indices: Which GPUs, all by default.
         cpu: Run on the CPU, whatever GPUs there are.
         gates: Which of published, current and strict to pass through.
@@ -113,7 +114,8 @@ def rerun(
         return _run_here(batch, wanted, found, jobs)
 
 
-_Placed = tuple[Target, Gpu | None]
+_Placed = tuple[Target, str]
+"""A kernel and the name of the GPU that it is to run on."""
 _Left = Literal["claimed", "crowded"] | None
 """Why a kernel is to be tried again: another batch is at it, or memory ran out beside others."""
 
@@ -127,59 +129,72 @@ def _run_here(batch: Batch, targets: Sequence[Target], devices: Sequence[Gpu | N
         if batch.stopped.is_set():
             raise KeyboardInterrupt
 
-    def one(target: Target, gpu: Gpu | None, slot: threading.BoundedSemaphore, *, patient: bool, alone: bool) -> _Left:
+    def one(target: Target, gpu: Gpu | None, *, patient: bool, alone: bool) -> _Left:
         """Run a kernel, or take over what another batch made of it; tells what is left to do."""
 
         def step(name: str, detail: str = "") -> None:
             alive()
             batch.progress(Progress(target.name, name, detail))
 
-        with slot:
-            while not batch.is_over:
-                with batch.claimed(target) as mine:
-                    if mine:
-                        kept = batch.kept(target, [gpu_name(gpu)])  # another batch may have run it just now
-                        if kept is not None:
-                            batch.take_over(target, kept)
-                        else:
-                            problem, earlier = batch.problems[target.problem], batch.earlier.get(target.problem)
-                            kept = run_one(
-                                target, problem, earlier, batch.terms, gpu, batch.log_path(target), step, alive
-                            )
-                            if kept.memory_short and not alone:
-                                told = "memory ran out beside others; it runs again, with fewer beside it"
-                                batch.progress(Progress(target.name, "waiting", told))
-                                return "crowded"
-                            batch.keep(target, kept)
-                        done[target.name] = kept
-                        return None
-                if not patient:
-                    return "claimed"
-                batch.progress(Progress(target.name, "waiting", "another batch runs it"))
-                batch.stopped.wait(_CLAIM_POLL_S)
-            return None
+        device = gpu_name(gpu)
+        while not batch.is_over:
+            with batch.claimed(target) as mine:
+                if mine:
+                    kept = batch.kept(target, [device])  # another batch may have run it just now
+                    if kept is not None:
+                        batch.take_over(target, kept)
+                    else:
+                        problem, earlier = batch.problems[target.problem], batch.earlier.get(target.problem)
+                        log = batch.log_path(target, batch.key(target, device))
+                        kept = run_one(target, problem, earlier, batch.terms, gpu, log, step, alive)
+                        if kept.memory_short and not alone:
+                            told = "memory ran out beside others; it runs again, with fewer beside it"
+                            batch.progress(Progress(target.name, "waiting", told))
+                            return "crowded"
+                        batch.keep(target, kept)
+                    done[target.name] = kept
+                    return None
+            if not patient:
+                return "claimed"
+            batch.progress(Progress(target.name, "waiting", "another batch runs it"))
+            batch.stopped.wait(_CLAIM_POLL_S)
+        return None
 
-    # Spread over devices in turn: which one a kernel runs on must not depend on timing, or a resumed batch would move it.
-    placed = []
+    # Spread in turn: which kind of GPU a kernel runs on must not depend on timing, or a resumed batch would move it. Which
+    # one of several alike it is, is left to who is free: a queue for each would wait behind its slowest kernel.
+    placed: list[_Placed] = []
     for at, target in enumerate(targets):
-        gpu = devices[at % len(devices)]
-        if (kept := batch.kept(target, [gpu_name(gpu)])) is not None:
+        name = gpu_name(devices[at % len(devices)])
+        if (kept := batch.kept(target, [name])) is not None:
             done[target.name] = kept
             batch.take_over(target, kept)
         else:
-            placed.append((target, gpu))
+            placed.append((target, name))
+    order = {target.name: at for at, target in enumerate(targets)}
     with concurrent.futures.ThreadPoolExecutor(max_workers=jobs * len(devices)) as pool:
 
         def run_round(some: Sequence[_Placed], beside: int, *, patient: bool) -> dict[_Left, list[_Placed]]:
             """Run some of the kernels, so many side by side on each device; gives what is left, by why."""
-            slots = {id(gpu): threading.BoundedSemaphore(beside) for gpu in devices}
-            futures = {
-                pool.submit(one, target, gpu, slots[id(gpu)], patient=patient, alone=beside == 1): (target, gpu)
-                for target, gpu in some
-            }
+            queues = {name: deque(target for target, at in some if at == name) for _, name in some}
+
+            def work(gpu: Gpu | None) -> list[tuple[_Left, Target]]:
+                """Run what waits for a GPU of this name until nothing does; gives what became of each."""
+                queue = queues.get(gpu_name(gpu), deque[Target]())
+                found: list[tuple[_Left, Target]] = []
+                while True:
+                    try:
+                        target = queue.popleft()
+                    except IndexError:  # asked for, not looked at before: another worker may take the last one
+                        return found
+                    found.append((one(target, gpu, patient=patient, alone=beside == 1), target))
+
+            workers = {pool.submit(work, gpu): gpu_name(gpu) for gpu in devices for _ in range(beside)}
             left: dict[_Left, list[_Placed]] = {None: [], "claimed": [], "crowded": []}
-            for future in as_they_end(futures):
-                left[future.result()].append(futures[future])
+            for worker in as_they_end(workers):
+                for why, target in worker.result():
+                    left[why].append((target, workers[worker]))
+            for some_left in left.values():
+                some_left.sort(key=lambda pair: order[pair[0].name])
             return left
 
         try:
