@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -14,6 +15,7 @@ from conftest import SHARED, write_lines
 
 import traceparse as tp
 from traceparse import store
+from traceparse.errors import TraceparseError
 
 FIXTURES = Path(__file__).resolve().parents[1] / "formats/fixtures"
 JUNK = (
@@ -163,3 +165,40 @@ def test_a_value_that_no_column_takes_costs_its_trace_alone(here: Path, monkeypa
 def test_damaged_real_logs(shared: Path, here: Path) -> None:
     damage(SHARED / "traces/raw", here / "p", random.Random(3))
     check_load("p")
+
+
+LINE = '{"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "go"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason", "words"),
+    [
+        ("a.jsonl", b"", "empty_file", "empty file"),
+        ("a.jsonl.gz", gzip.compress(b""), "empty_file", "empty file"),
+        ("a.jsonl.gz", gzip.compress(LINE.encode())[:12], "truncated_stream", ""),
+        ("a.jsonl", LINE.encode("utf-16"), "other_encoding", "UTF-16"),
+        ("a.jsonl", LINE.encode("utf-16-be"), "other_encoding", "UTF-16"),
+        ("a.jsonl", LINE.encode("utf-32"), "other_encoding", "UTF-32"),
+    ],
+)
+def test_a_log_of_which_nothing_can_be_read_is_lost_and_strict_stops_at_it(
+    here: Path, name: str, content: bytes, reason: str, words: str
+) -> None:
+    write_lines(here / "p/whole.jsonl", native(0, "user", "go"), native(1, "assistant", TEXT, mid="m"))
+    (here / "p" / name).write_bytes(content)
+    (row,) = tp.load("p").skipped.to_dicts()
+    assert (row["trace_id"], row["reason"], row["kind"]) == ("a", reason, "dropped")
+    assert words in row["snippet"]
+    with pytest.raises(TraceparseError, match=words or "cut"):
+        tp.load("p", strict=True)
+    with pytest.raises(TraceparseError, match=words or "cut"):
+        tp.load(f"p/{name}", "alone")
+
+
+def test_a_file_of_another_name_is_no_lost_log(here: Path) -> None:
+    write_lines(here / "p/whole.jsonl", native(0, "user", "go"), native(1, "assistant", TEXT, mid="m"))
+    (here / "p/notes.md").write_bytes(b"")
+    (here / "p/list.jsonl").write_text("a list\n")
+    rows = tp.load("p").skipped.select("trace_id", "reason", "kind").rows()
+    assert ("list", "unsupported", "by_design") in rows
+    assert all(kind == "by_design" for _, _, kind in rows)

@@ -28,6 +28,7 @@ import msgspec
 import traceparse
 from traceparse import store
 from traceparse.cluster import check_address
+from traceparse.engine.lost import why_lost
 from traceparse.engine.plan import (
     PART_BYTES,
     Group,
@@ -198,6 +199,8 @@ def no_trace(listing: Listing, marks: list[TraceMark], asked: str | None) -> Tra
             expected=f"logs of the format {asked}", todo="leave --format out, and each file's own reader is found",
         )  # fmt: skip
     if len(listing.members) == 1:
+        if (lost := why_lost(listing.members[0])) is not None:
+            return FormatError(lost[1], place=listing.members[0].path, expected="a coding agent's session log")
         return FormatError(
             "no reader knows this file", place=listing.members[0].path, expected="a coding agent's session log",
             todo="see `traceparse formats` for what can be read, or name one with --format",

@@ -18,8 +18,9 @@ from traceparse.assemble.lineage import keys, mark_copies
 from traceparse.describe import describe, trusts_error_flags
 from traceparse.engine import lineage
 from traceparse.engine.lineage import Verdict
+from traceparse.engine.lost import why_lost
 from traceparse.engine.plan import LINEAGE, Group, Options, Twin, Unread
-from traceparse.errors import StoreError, TraceparseError
+from traceparse.errors import FormatError, StoreError, TraceparseError
 from traceparse.formats import by_name, detect
 from traceparse.formats.log import Log
 from traceparse.model import Skip, SkipKind, Trace
@@ -133,7 +134,14 @@ def _read_group(
     try:
         reader = by_name(job.options.format) if job.options.format else detect(item.members[0])
         if reader is None:
-            unread.append(_no_block(item, "unsupported", "by_design", "no reader knows this file"))
+            lost = why_lost(item.members[0])
+            if lost is not None and job.options.strict:
+                raise FormatError(lost[1], place=item.members[0].path)
+            unread.append(
+                _no_block(item, lost[0], "dropped", lost[1])
+                if lost is not None
+                else _no_block(item, "unsupported", "by_design", "no reader knows this file")
+            )
         else:
             found = reader.NAME
             for trace in reader.read(log):
