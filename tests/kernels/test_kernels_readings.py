@@ -196,3 +196,48 @@ def test_the_versions_stand_in_the_order_of_their_calls() -> None:
         (1, 3, "solution.py", 0, True),
         (2, 5, "k.cu", None, True),
     ]
+
+
+LONG = A + "".join(f"y{n} = {n}\n" for n in range(60))
+OTHER = "/home/user/other/solution.py"
+
+
+def numbered(text: str, first: int = 1, last: int = 2_000) -> str:
+    lines = text.rstrip("\n").split("\n")[first - 1 : last]
+    return "\n".join(f"{n}\t{line}" for n, line in enumerate(lines, first))
+
+
+def page(*signs: str) -> RunBuilder:
+    """A copy of another run's solution, of which the log holds no text; before it readings of another file."""
+    run = RunBuilder()
+    for sign in signs:
+        run.call("Read", sign, False, file_path=f"{ROOT}/baseline.py")
+    return run.bash(f"cp {OTHER} solution.py")
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        numbered(LONG, 1, 12) + "\n… +54 more lines",  # the viewer's own mark
+        numbered(LONG, 40, 43),  # a part, though no range was asked for as far as the log shows
+    ],
+)
+def test_a_short_reading_in_a_log_without_ranges_is_no_whole_file(sign: str) -> None:
+    run = page(sign).call("Read", numbered(LONG, 1, 5), False, file_path=SOLUTION)
+    assert versions(run) == [(3, "shell", False, None)]
+
+
+def test_a_short_reading_in_a_log_with_ranges_is_the_whole_file() -> None:
+    run = page(numbered(LONG)).call("Read", numbered(LONG, 8, 9), False, file_path=OTHER, offset=8, limit=2)
+    assert versions(run.call("Read", numbered(A), False, file_path=SOLUTION)) == [(3, "shell", True, A)]
+
+
+def test_a_log_without_ranges_still_shows_other_text_than_the_replay_has() -> None:
+    run = page(numbered(LONG, 1, 12) + "\n… +54 more lines").write(SOLUTION, A)
+    assert versions(run.call("Read", numbered(B), False, file_path=SOLUTION))[-1] == (5, "write", False, A)
+
+
+def test_the_first_lines_of_a_longer_known_text_are_no_whole_file() -> None:
+    run = written(LONG).call("Read", numbered(LONG, 1, 5), False, file_path=SOLUTION)
+    assert versions(run) == [(1, "write", True, LONG)]
+    assert versions(written(LONG).call("ReadFile", A, False, path=SOLUTION)) == [(1, "write", True, LONG)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,6 +46,9 @@ _NOT_RUN = re.compile(
     r"\A\s*(?:<tool_use_error>|Blocked:|The user doesn't want|Permission to use|<system>ERROR: .*(?:denied|rejected))"
 )
 _MIN_READING = 4
+_RANGE = frozenset(("offset", "limit", "line_offset", "n_lines", "start_line", "end_line", "view_range", "pages"))
+_FIRST_LINE = re.compile(r"\s*(\d+)[\t→]")
+_SHORTENED = re.compile(r"… \+\d+ more lines?\s*\Z")
 _LINE_LIMIT = 2_000
 """Characters from which on the reading tools cut a line."""
 _EMPTY_FILE = re.compile(
@@ -105,16 +109,33 @@ def viewer_marks(inputs: list[dict[str, Any]]) -> bool:
     return any(isinstance(v, str) and _VIEWER_CUT.search(v[-60:]) for arguments in inputs for v in arguments.values())
 
 
+def ranges_lost(calls: Iterable[Call]) -> bool:
+    """The log does not hold which part of a file a reading asked for, so that a short reading need not show the whole file.
+
+    So are pages that a viewer made: no reading of theirs names a range, though some begin in the middle of a file, or the viewer
+    cut results to their first lines.
+    """
+    found = False
+    for call in calls:
+        if call.tool == "read" and not _RANGE.isdisjoint(call.arguments):
+            return False
+        result = call.result or ""
+        begins = _FIRST_LINE.match(result) if call.tool == "read" else None
+        found = found or (begins is not None and int(begins[1]) > 1) or _SHORTENED.search(result[-_TAIL:]) is not None
+    return found
+
+
 class Hands:
     """Applies calls to a workspace.
 
     Args:
         workspace: The files.
         viewer: The log went through a viewer (`viewer_marks`).
+        parts: A reading may be of a part of the file though its call does not say so (`ranges_lost`).
     """
 
-    def __init__(self, workspace: Workspace, viewer: bool = False):
-        self.workspace, self.viewer = workspace, viewer
+    def __init__(self, workspace: Workspace, viewer: bool = False, parts: bool = False):
+        self.workspace, self.viewer, self.parts = workspace, viewer, parts
         self.shell = Shell(workspace)
         self.shown: dict[str, str] = {}
         """New text that the last call showed for a file, wherever in the file it belongs."""
@@ -342,7 +363,8 @@ class Hands:
             elif _WRAPPER.match(body):
                 return  # the tool's own words
             elif not re.search(r"offset|start|line", " ".join(numbers)) and "limit" not in numbers:
-                self._compare_raw(path, 1, body, whole=not cut, cut=cut)
+                whole = not (cut or self.parts or self._known_longer(path, body.split("\n")))
+                self._compare_raw(path, 1, body, whole=whole, cut=cut)
             return
         limit = next((numbers[k] for k in ("limit", "n_lines") if k in numbers), None)
         total = re.search(r"Total lines in file: (\d+)|End of file - total (\d+) lines", body)
@@ -350,7 +372,9 @@ class Hands:
         ends = (
             size == len(lines)
             if size is not None
-            else len(lines) < min(limit or 2_000, 2_000) and "more lines" not in body[-200:]
+            else len(lines) < min(limit or 2_000, 2_000)
+            and "more lines" not in body[-200:]
+            and not (self.parts or self._known_longer(path, lines.values()))
         )
         ends = ends and max(map(len, lines.values())) < _LINE_LIMIT
         self._compare(path, lines, whole=not cut and min(lines) == 1 and ends, cut=cut)
@@ -358,8 +382,7 @@ class Hands:
     def _compare(self, path: str, shown: dict[int, str], whole: bool, cut: bool) -> None:
         held = self.workspace.read(path)
         if whole:
-            text = "\n".join(shown.values()) + "\n"
-            self.workspace.observe(path, text)
+            self.workspace.observe(path, "\n".join(shown.values()) + "\n")
             return
         if held is None or not held.whole or held.text is None:
             return
@@ -393,3 +416,11 @@ class Hands:
                 self.workspace.observe(path, body.rstrip("\n") + "\n")
             else:
                 self.workspace.doubt(path)
+
+    def _known_longer(self, path: str, shown: Iterable[str]) -> bool:
+        """A longer text is known of the file, which begins with these lines."""
+        held = self.workspace.read(path)
+        if held is None or held.text is None:
+            return False
+        known, lines = ([line.rstrip() for line in one.strip().split("\n")] for one in (held.text, "\n".join(shown)))
+        return len(lines) < len(known) and lines == known[: len(lines)]

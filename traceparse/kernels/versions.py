@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from traceparse.chronology import turn_times
 from traceparse.errors import UsageError
 from traceparse.kernels.assembled import assemblies
-from traceparse.kernels.calls import Call, Hands, parse_arguments, viewer_marks
+from traceparse.kernels.calls import Call, Hands, parse_arguments, ranges_lost, viewer_marks
 from traceparse.kernels.designs import Designs
 from traceparse.kernels.framework import fragment_label, label, most_specific
 from traceparse.kernels.life import Life, begins, same, within
@@ -116,7 +116,11 @@ def _replayed(frames: Frames) -> list[_Row]:
     arguments = [_arguments(call) for call in calls]
     run = frames["runs"].row(0, named=True)
     workspace = Workspace(problem_folder(run, calls, arguments), run["cwd"])
-    hands = Hands(workspace, viewer_marks(arguments))
+    made = [
+        Call(call["name"], call["tool"], given, results.get(call["result_block"]), call["is_error"], call["truncated"])
+        for call, given in zip(calls, arguments, strict=True)
+    ]
+    hands = Hands(workspace, viewer_marks(arguments), ranges_lost(made))
     rows: list[_Row] = []
     last: dict[str, _Row] = {}
 
@@ -126,17 +130,8 @@ def _replayed(frames: Frames) -> list[_Row]:
         last[change.path] = row
         rows.append(row)
 
-    for at, (call, given) in enumerate(zip(calls, arguments, strict=True)):
-        hands.apply(
-            Call(
-                call["name"],
-                call["tool"],
-                given,
-                results.get(call["result_block"]),
-                call["is_error"],
-                call["truncated"],
-            )
-        )
+    for at, call in enumerate(made):
+        hands.apply(call)
         for path in sorted(workspace.observed & set(last)):
             change = _observed(last[path], workspace, viewer=hands.viewer)
             if change is not None:

@@ -13,7 +13,7 @@ trace_id: str key of the run
 version: i64 0-based over all files of the run
 solution_version: i64? counted from 1 over the changes of the solution file
 turn: i64 the response that made it
-record: i64 line of the call that made it
+record: i64 line of the call that made it, or, where the call that changed the file is not known, of the reading that first shows the text
 path: str the file
 is_solution: bool the submitted file
 is_sidecar: bool a file that the submitted one loads
