@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invented_data import SEEN, dataset, full
+from invented_data import SEEN, dataset, full, rows, run
 
 from traceparse.report import write_report
 
@@ -168,21 +168,55 @@ def test_the_colours_follow_the_theme_and_the_toggle(opened: Any) -> None:
     assert seen.page.evaluate(f"[{ink}, {paper}]") == dark
 
 
-def test_the_runs_table_sorts_and_filters(opened: Any) -> None:
+def test_the_runs_table_sorts_by_each_name_of_a_head_and_filters(opened: Any) -> None:
     page = opened("data").page
-    scores = (
-        "[...document.querySelectorAll('#runs-table tbody tr:not([hidden])')].map(r => r.cells[5].textContent.trim())"
+    cell = "[...document.querySelectorAll('#runs-table tbody tr:not([hidden])')].map(r => r.cells[{}].firstChild.data.trim())"
+    scores, attainable = "#runs-table [data-by=score] button", "#runs-table [data-by=attainable] button"
+    page.click(scores)
+    assert page.evaluate(cell.format(3)) == ["0.9000", "0.4000", "0.3000", "0.1000", "–"]
+    assert page.get_attribute("#runs-table th:nth-child(4)", "aria-sort") == "descending"
+    page.click(scores)
+    assert page.evaluate(cell.format(3)) == ["0.1000", "0.3000", "0.4000", "0.9000", "–"]
+    page.click(attainable)  # the run of the hostile problem has no ceiling
+    assert page.evaluate(cell.format(3)) == ["0.9000", "0.4000", "0.3000", "0.1000", "–"]
+    assert page.evaluate(
+        "[...document.querySelectorAll('#runs-table button[data-order]')].map(b => b.textContent)"
+    ) == ["Attainable"]
+    page.click("#runs-table [data-by=harness] button")
+    assert (
+        page.evaluate("document.querySelector('#runs-table tbody tr:nth-child(5) .below.id').textContent") == "unscored"
     )
-    page.click("#runs-table th:nth-child(6) button")
-    assert page.evaluate(scores) == ["0.9000", "0.4000", "0.3000", "0.1000", "–"]
-    page.click("#runs-table th:nth-child(6) button")
-    assert page.evaluate(scores) == ["0.1000", "0.3000", "0.4000", "0.9000", "–"]
     page.fill("#filter", "BETA claude")
     sync_api.expect(page.locator("#runs-table-count")).to_have_text("1 of 5")
-    assert page.evaluate(scores) == ["0.3000"]
+    assert page.evaluate(cell.format(3)) == ["0.3000"]
     page.fill("#filter", "no such run")
     page.wait_for_selector("#runs-table-none:not([hidden])")
-    assert page.evaluate(scores) == []
+    assert page.evaluate(cell.format(3)) == []
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1440])
+def test_the_runs_table_and_the_first_sentence_fit_the_window(browser: Any, tmp_path: Path, width: int) -> None:
+    """With names as long as the benchmark's, four models that lead one board each, and every mark that a run can bear."""
+    models = ("nemotron-3-ultra-550b-a55b", "gemini-3.1-pro-preview", "claude-fable-5", "qwen3.6-max-preview")
+    found = [
+        run(f"2026050{n}_161641_opencode-nemotron_openrouter-pinned_nvidia_{model}_10_patch_embed_conv3d_gemm_{score}",
+            model=model if score > 0.1 else "kimi-k2.7-code", harness="opencode-nemotron", problem="10_patch_embed_conv3d_gemm", gpu=gpu,
+            score=score, score_metric="peak_fraction", board_score=2 * score, correct=False, verdict="interesting", n_turns=1234,
+            n_tool_calls=1234, n_tool_errors=1234, n_skipped=1234, spend_tokens=719_999, spend_basis="estimated", cost_usd=1234.5,
+            elapsed_s=36_123.0)
+        for n, (model, gpu) in enumerate(zip(models, ("h100", "rtxpro6000", "b200", "rtx3090"), strict=True))
+        for score in (0.3, 0.05)
+    ]  # fmt: skip
+    (path,) = write_report(dataset(tmp_path / "data", rows(runs=found)), [], tmp_path / "page.html")
+    seen = Seen(browser, path, width, "light")
+    table = "document.querySelector('#runs .scroll')"
+    assert seen.page.evaluate(f"{table}.scrollWidth - {table}.clientWidth") <= 0
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    told = " ".join(seen.page.inner_text("h1").split())
+    assert told.startswith(
+        "claude-fable-5, gemini-3.1-pro-preview, nemotron-3-ultra-550b-a55b and qwen3.6-max-preview lead 1 of the 4"
+    )
+    seen.context.close()
 
 
 def test_the_transcript_is_searched_as_it_is_shown(opened: Any) -> None:

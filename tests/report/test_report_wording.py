@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,20 @@ def test_remarks_on_the_figures_of_a_rerun_stand_on_the_page(tmp_path: Path) -> 
     assert "Remarks on the figures of 1 kernel" in page
     assert "the clock was held down to 1,200 MHz" in page
     assert "shape 1: weak check: <b>all</b> zeros" in page
+
+
+def test_what_is_not_known_counts_as_no_model_problem_or_harness(tmp_path: Path) -> None:
+    found = [run("a", model="m"), run("b"), run("c", model="m", problem=None, harness=None)]
+    page = text(tmp_path, rows(runs=found))
+    assert "3 runs · 1 model · 1 problem " in page
+    assert "tool calls1 harness" in page
+
+
+def test_runs_stand_by_their_start_on_whatever_clock_it_is_known(tmp_path: Path) -> None:
+    """By the run's name, by the log's own clock, not at all."""
+    clock = {"start_local": None, "started_at": datetime(2026, 7, 2, 8, 5, 59, tzinfo=UTC)}
+    found = [run("named", model="m"), run("none", model="m", start_local=None), run("native", model="m", **clock)]
+    page = text(tmp_path, rows(runs=found))
+    assert re.findall(r"(\d{4}-\d\d-\d\d \d\d:\d\d|–)(named|native|none)", page) == [
+        ("2026-07-02 08:05", "native"), ("2026-07-01 10:00", "named"), ("–", "none")
+    ]  # fmt: skip

@@ -58,7 +58,7 @@ def dataset_page(data: Dataset, run_pages: Mapping[str, str] | None = None) -> s
         models=views.effort_by(runs, data.scan("turns"), "model").to_dicts(),
         bought=_bought(data, runs),
         bases=views.coverage(runs).to_dicts() if runs.height else [],
-        runs=runs.sort("start_local", "trace_id", descending=[True, False]).to_dicts(),
+        runs=_by_start(runs).to_dicts(),
         n_twins=data.runs.height - runs.height,
         skipped=_skipped(data),
         run_pages=run_pages or {},
@@ -118,9 +118,9 @@ def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
     cost = cost_of(runs)
     return {
         "runs": runs.height,
-        "problems": runs["problem"].n_unique(),
-        "models": runs["model"].n_unique(),
-        "harnesses": runs["harness"].n_unique(),
+        "problems": _named(runs["problem"]),
+        "models": _named(runs["model"]),
+        "harnesses": _named(runs["harness"]),
         "spend": runs["spend_tokens"].sum() if runs["spend_tokens"].count() else None,
         "spend_bases": spend.rows(),
         "cost": cost.usd if cost.n_priced else None,
@@ -130,7 +130,27 @@ def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
         "calls": runs["n_tool_calls"].sum(),
         "scored": runs["shown_score"].count(),
         "skipped": data.skipped.filter(pl.col("kind") == "dropped").height,
+        "with_skipped": bool(runs["n_skipped"].sum()),
     }
+
+
+def _named(column: pl.Series) -> int:
+    """How many different ones there are; what is not known is none of them."""
+    return column.filter(column != "unknown").n_unique()
+
+
+def _by_start(runs: pl.DataFrame) -> pl.DataFrame:
+    """Newest first, with ``started`` (date and minute, or null) and ``started_zone`` (what clock that is)."""
+    is_written = pl.col("start_local").is_not_null()
+    started = pl.coalesce(pl.col("start_local").str.slice(0, 16), pl.col("started_at").dt.strftime("%Y-%m-%d %H:%M"))
+    zone = (
+        pl.when(is_written)
+        .then(pl.lit("as the run's name gives it, in a zone not known"))
+        .when(pl.col("started_at").is_not_null())
+        .then(pl.lit("UTC, by the log's own clock"))
+    )
+    dated = runs.with_columns(started=started, started_zone=zone)
+    return dated.sort("started", "trace_id", descending=[True, False], nulls_last=True)
 
 
 def _bought(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:

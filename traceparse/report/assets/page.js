@@ -38,10 +38,10 @@
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
   document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
-  // Tables: a click on a head sorts; empty cells stay last.
+  // Tables: a click on a head sorts; empty cells stay last. A head of several names sorts by each of them.
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
-  const key = (row, column) => {
-    const cell = row.cells[column], given = cell.dataset.v;
+  const key = (row, column, by) => {
+    const cell = row.cells[column], given = cell.dataset[by];
     const text = (given !== undefined ? given : cell.textContent).trim();
     if (text === "" || text === "–") return null;
     if (!cell.classList.contains("n")) return text;
@@ -49,23 +49,30 @@
     return Number.isNaN(number) ? text : number;
   };
   for (const table of document.querySelectorAll("table.sortable")) {
-    [...table.tHead.rows[0].cells].forEach((head, column) => {
-      const button = document.createElement("button");
-      button.type = "button"; button.append(...head.childNodes); head.append(button);
-      button.addEventListener("click", () => {
-        const numeric = head.classList.contains("n");
-        const was = head.getAttribute("aria-sort");
-        const down = was ? was === "ascending" : numeric;
-        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-        head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const rows = [...table.tBodies[0].rows].map((row) => [key(row, column), row]);
-        rows.sort(([a], [b]) => {
-          if (a === null || b === null) return (a === null) - (b === null);
-          const order = typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b));
-          return down ? -order : order;
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => {
+      const names = head.querySelectorAll("[data-by]");
+      for (const name of names.length ? names : [head]) {
+        const button = document.createElement("button");
+        button.type = "button"; button.append(...name.childNodes); name.append(button);
+        button.addEventListener("click", () => {
+          const was = button.dataset.order;
+          const down = was ? was === "ascending" : head.classList.contains("n");
+          for (const other of heads) {
+            other.removeAttribute("aria-sort");
+            for (const one of other.querySelectorAll("button")) delete one.dataset.order;
+          }
+          button.dataset.order = down ? "descending" : "ascending";
+          head.setAttribute("aria-sort", button.dataset.order);
+          const rows = [...table.tBodies[0].rows].map((row) => [key(row, column, name.dataset.by || "v"), row]);
+          rows.sort(([a], [b]) => {
+            if (a === null || b === null) return (a === null) - (b === null);
+            const order = typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b));
+            return down ? -order : order;
+          });
+          table.tBodies[0].append(...rows.map(([, row]) => row));
         });
-        table.tBodies[0].append(...rows.map(([, row]) => row));
-      });
+      }
     });
   }
 
