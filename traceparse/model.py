@@ -244,6 +244,7 @@ class Trace(msgspec.Struct):
         lock_wait_s: Seconds spent waiting for the GPU lock, from the run folder's lock log.
         cost_usd: The log's own figure for the run's cost, for reconciling; never our answer.
         agents: Subagents by id.
+        compactors: Ids of `Event.agent` that are no subagents': requests that compacted the context, logged apart.
         n_compactions: Times the context was compacted.
         facts: Further facts of a run folder (``correct``, ``score``, ``framework``, ``gpu``, ``harness``, ``problem``), as written.
     """
@@ -270,5 +271,6 @@ class Trace(msgspec.Struct):
     lock_wait_s: float | None = None
     cost_usd: float | None = None
     agents: dict[str, Agent] = {}
+    compactors: frozenset[str] = frozenset()
     n_compactions: int = 0
     facts: dict[str, str | float | bool | None] = {}

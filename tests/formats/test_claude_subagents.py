@@ -185,10 +185,11 @@ def test_a_relayed_record_of_an_unknown_form_is_kept_and_noted(tmp_path: Path) -
     [
         # Counted on the raw logs: main 454,704, relayed 109,652 in 5 responses, the last response 30,764; 16 + 9 calls.
         ("claude-code/subagent", 454_704 + 109_652 + 30_764, 25, "deduplicated"),
-        # Relayed 284,070 in 12 responses, the last 29,065; 177 + 19 calls.
-        ("large/claude-code_8463c716-a2ea-4c14-9efa-87158ebd9f20", 16_003_493 + 284_070 + 29_065, 196, "deduplicated"),
+        # Relayed 284,070 in 12 responses, the last 29,065; 177 + 19 calls. The request that compacted it is in no record, nor
+        # is that of the next log.
+        ("large/claude-code_8463c716-a2ea-4c14-9efa-87158ebd9f20", 16_003_493 + 284_070 + 29_065, 196, "lower_bound"),
         # Relayed 34,168 in 2 responses, the last 42,182; 186 + 2 calls.
-        ("large/claude-code_258c7280-ae70-4798-800f-63464d01a85d", 15_121_271 + 34_168 + 42_182, 188, "deduplicated"),
+        ("large/claude-code_258c7280-ae70-4798-800f-63464d01a85d", 15_121_271 + 34_168 + 42_182, 188, "lower_bound"),
         # A subagent of 14 calls, and below one of 3, of which only the result tells.
         ("claude-code/fundwise_claude-session", None, None, "lower_bound"),
         ("claude-code/happy_task_sdk", None, None, "lower_bound"),
@@ -199,3 +200,85 @@ def test_subagents_of_real_sessions(shared: Path, log: str, prompt: int | None, 
     assert (run.runs["n_subagents"], run.runs["usage_basis"]) == (1, basis)
     if prompt is not None:
         assert (run.runs["input_tokens"], run.runs["n_tool_calls"]) == (prompt, calls)
+
+
+@pytest.mark.shared
+def test_the_compaction_of_a_real_session_that_has_a_file_of_its_own_is_no_subagent(shared: Path) -> None:
+    # Two files: one subagent, and the request that wrote the summary, of 3 + 8,681 + 164,830 prompt tokens; no main file.
+    session = "4d5611e5-241a-462a-8d15-5122611a9569"
+    grouped = group(resolve(str(shared / "traces/raw/claude-code")).members)
+    [members] = [members for trace_id, members in grouped if trace_id == session]
+    run = assemble(*read(Log(session, members)))
+    assert (run.runs["n_subagents"], run.runs["n_compactions"], run.runs["usage_basis"]) == (1, 1, "lower_bound")
+    prompts = zip(run.turns["agent"], run.turns["input_tokens"], strict=True)
+    assert [tokens for agent, tokens in prompts if agent == "acompact-e1f845"] == [173_514]
+
+
+SUMMARISED = (
+    "This session is being continued from a previous conversation.\n\nSummary:\n1. It is fast.\n2. All is done."
+)
+COMPACTED = [
+    native(0, "assistant", TEXT, mid="m1", u=usage(2, 50, 1000, 300), stop="end_turn"),
+    {"type": "system", "subtype": "compact_boundary", "uuid": "b1", "parentUuid": None, "sessionId": "s1", "isSidechain": False,
+     "timestamp": "2026-02-10T21:00:10.500Z", "compactMetadata": {"trigger": "auto", "preTokens": 1352}},
+    native(11, "user", SUMMARISED, isCompactSummary=True),
+    native(12, "assistant", TEXT, mid="m2", u=usage(4, 60, 0, 500), stop="end_turn"),
+]  # fmt: skip
+SUMMARY = [
+    {"type": "text", "text": "<analysis>hm</analysis>\n\n<summary>\n1. It is fast.\n\n2. All is done.\n</summary>"}
+]
+
+
+def summary(mid: str = "k1", **more: Any) -> dict[str, Any]:
+    return native(5, "assistant", SUMMARY, mid=mid, u=usage(3, 700, 1300, 40), stop="end_turn") | more
+
+
+def test_a_compaction_whose_request_no_record_holds_leaves_the_totals_a_lower_bound(tmp_path: Path) -> None:
+    # 1,302 + 504 tokens stand in the log; the request that read some 1,352 to write the summary does not.
+    write_lines(tmp_path / "s1.jsonl", *COMPACTED)
+    runs = run_of(tmp_path).runs
+    assert (runs["input_tokens"], runs["usage_basis"], runs["output_basis"]) == (1806, "lower_bound", "lower_bound")
+    assert (runs["n_compactions"], runs["n_subagents"]) == (1, 0)
+
+
+def test_a_compaction_with_its_request_in_a_file_of_its_own_is_whole_and_no_subagent(tmp_path: Path) -> None:
+    write_lines(tmp_path / "s1.jsonl", *COMPACTED)
+    side = {"isSidechain": True, "agentId": "acompact-e1"}
+    write_lines(
+        tmp_path / "s1" / "subagents" / "agent-acompact-e1.jsonl", native(4, "user", "sum up") | side, summary(**side)
+    )
+    run = run_of(tmp_path)
+    assert (run.runs["input_tokens"], run.runs["usage_basis"], run.runs["output_tokens"]) == (
+        1806 + 1343,
+        "deduplicated",
+        810,
+    )
+    assert (run.runs["n_compactions"], run.runs["n_subagents"]) == (1, 0)
+    assert run.turns["agent"] == ["main", "main", "acompact-e1"]
+
+
+def test_a_compaction_s_file_stands_for_no_call_of_a_subagent_that_nothing_answers(tmp_path: Path) -> None:
+    # Nothing answers the call, so that a subagent may have run; the file is not that subagent's.
+    write_lines(tmp_path / "s1.jsonl", MAIN_CALL, *COMPACTED[1:])
+    side = {"isSidechain": True, "agentId": "acompact-e1"}
+    write_lines(
+        tmp_path / "s1" / "subagents" / "agent-acompact-e1.jsonl", native(4, "user", "sum up") | side, summary(**side)
+    )
+    assert run_of(tmp_path).runs["usage_basis"] == "lower_bound"
+
+
+def test_a_second_compaction_needs_a_request_of_its_own(tmp_path: Path) -> None:
+    again = COMPACTED[1] | {"uuid": "b2", "timestamp": "2026-02-10T21:00:20.500Z"}
+    write_lines(tmp_path / "s1.jsonl", *COMPACTED, again)
+    side = {"isSidechain": True, "agentId": "acompact-e1"}
+    write_lines(
+        tmp_path / "s1" / "subagents" / "agent-acompact-e1.jsonl", native(4, "user", "sum up") | side, summary(**side)
+    )
+    runs = run_of(tmp_path).runs
+    assert (runs["n_compactions"], runs["usage_basis"]) == (2, "lower_bound")
+
+
+def test_a_summary_that_the_session_s_own_file_holds_as_a_response_is_the_request(tmp_path: Path) -> None:
+    write_lines(tmp_path / "s1.jsonl", COMPACTED[0], summary(), *COMPACTED[1:])
+    runs = run_of(tmp_path).runs
+    assert (runs["input_tokens"], runs["usage_basis"], runs["n_compactions"]) == (1806 + 1343, "deduplicated", 1)

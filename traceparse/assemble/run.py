@@ -127,7 +127,7 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
     if elapsed is None and started is not None and ended is not None:
         elapsed, elapsed_basis = (ended - started).total_seconds(), "recorded"
     models = Counter(model for model in turns["model"] if model)
-    agents = {event.agent for event in trace.events if event.agent != MAIN} | set(trace.agents)
+    agents = ({event.agent for event in trace.events} | set(trace.agents)) - {MAIN, *trace.compactors}
     return {
         "format": trace.format,
         "format_version": trace.format_version,

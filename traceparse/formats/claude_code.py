@@ -48,6 +48,7 @@ _SIDE_TYPES = _TYPES - {"user", "assistant"} | {
     "task-summary", "worktree-state", "agent-color", "saved_hook_context", "agent-setting", "content-replacement",
 }  # fmt: skip
 _CONTINUED = "This session is being continued from a previous conversation"
+_SUMMARY = re.compile(r"<summary>(.+?)</summary>", re.DOTALL)
 _SUBAGENT = re.compile(r"(?P<session>.+)/subagents/(?:.*/)?agent-[^/]+\.jsonl(?:\.gz|\.zst)?$")
 
 
@@ -150,7 +151,7 @@ class _Reading:
         self.parent: str | None = None
         self.cwd: str | None = None
         self.start: str | None = None
-        self.n_boundaries = 0
+        self._boundaries: list[int] = []
         self._seen: set[str] = set()
         self._again: list[int] = []
         self._labelled: list[int] = []
@@ -177,7 +178,8 @@ class _Reading:
         self.cwd = self.cwd or record.cwd
         self.start = self.start or record.timestamp
         self.parent = self.parent or _forked_from(record)
-        self.n_boundaries += record.subtype == "compact_boundary"
+        if record.subtype == "compact_boundary":
+            self._boundaries.append(index)
         if record.sidechain and not record.agent_id:
             self._named[index] = self._sidechain(record)
         if record.uuid and record.uuid in self._seen:
@@ -230,14 +232,36 @@ class _Reading:
             trace.start_local = self.evidence.start or self.start
             trace.n_compactions = sum(event.blocks[0].kind == "compaction" for event in self.events)
         else:
-            trace.n_compactions = self.n_boundaries
             found = claude_subagents.find(
                 self.events, self._results, self._relayed, dict.fromkeys(self._named.values())
             )
-            trace.agents, trace.incomplete = found.agents, found.incomplete or (bool(speakers) and MAIN not in speakers)
+            trace.agents, trace.compactors = found.agents, found.compactors
+            trace.n_compactions, n_unlogged = self._compactions()
+            lone = bool(speakers) and MAIN not in speakers
+            trace.incomplete = found.incomplete or n_unlogged > 0 or lone
             for index in sorted(found.last, reverse=True):
                 self.events.insert(index, found.last[index])
         return trace
+
+    def _compactions(self) -> tuple[int, int]:
+        """How often the context was compacted, and how many of the requests that wrote the summaries the log lacks.
+
+        A summary is a response of its own to a prompt of the whole context. Versions that log it give it a file of its own;
+        others keep only its text, on the record after the boundary.
+        """
+        boundaries = [index for index in self._boundaries if not self.events[index].replay]
+        written = [event for event in self.events if event.role == "assistant" and not event.replay and event.usage]
+        filed = {event.agent for event in written if claude_subagents.is_compactor(event.agent)}
+        others = {event.response for event in written if event.agent not in filed and self._is_summary(event)}
+        return max(len(boundaries), len(filed)), max(len(boundaries) - len(filed) - len(others), 0)
+
+    def _is_summary(self, event: Event) -> bool:
+        """Whether a response is the one that a summary's text was taken from."""
+        said = [found[1] for block in event.blocks if (found := _SUMMARY.search(block.text))]
+        if not said:
+            return False
+        kept = ["".join(b.text.split()) for e in self.events for b in e.blocks if b.kind == "compaction"]
+        return any("".join(text.split()) in summary for text in said for summary in kept)
 
     def _mark_replays(self) -> None:
         """Mark copies: repeated uuids, what is relayed of a subagent whose own file is there, sidechain copies of main-chain messages.

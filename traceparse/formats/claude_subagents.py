@@ -20,6 +20,8 @@ from traceparse.model import MAIN, Agent, Block, Event, Usage
 
 _STARTERS = ("Task", "Agent")
 """The names of the tool that starts a subagent, of old versions and of new ones."""
+_COMPACTOR = "acompact-"
+"""How Claude Code begins the id of the file in which it logs a request that compacts the context, beside the subagents'."""
 
 
 class Inner(msgspec.Struct, rename={"request_id": "requestId", "tool_result": "toolUseResult"}):
@@ -48,11 +50,15 @@ class Stated(msgspec.Struct, rename={"agent_id": "agentId", "n_calls": "totalToo
 
 
 class Found(NamedTuple):
-    """The subagents, what stands for their last responses (by the event it goes before), and whether any is not whole."""
+    """The subagents, what stands for their last responses (by the event it goes before), and whether any is not whole.
+
+    `compactors` are the ids under which the requests stand that compacted the context.
+    """
 
     agents: dict[str, Agent]
     last: dict[int, Event]
     incomplete: bool
+    compactors: frozenset[str]
 
 
 _PROGRESS_DECODER = msgspec.json.Decoder(_Progress)
@@ -83,6 +89,11 @@ def stated(data: bytes) -> Stated | None:
         return None
 
 
+def is_compactor(agent: str) -> bool:
+    """Whether an id is not a subagent's but that of a request which compacted the context."""
+    return agent.startswith(_COMPACTOR)
+
+
 def find(events: list[Event], results: dict[int, Stated], relays: set[int], unnamed: Iterable[str]) -> Found:
     """The subagents of a session, and whether the log holds all of each.
 
@@ -97,7 +108,8 @@ def find(events: list[Event], results: dict[int, Stated], relays: set[int], unna
         unnamed: Names made up for sidechains of old versions, in order: no result names them.
     """
     seen = _Seen(events, relays)
-    agents = {name: Agent(name) for name in seen.prompts}
+    compactors = frozenset(filter(is_compactor, seen.prompts))
+    agents = {name: Agent(name) for name in seen.prompts if name not in compactors}
     free, last, whole = list(unnamed), {}, set(seen.own)
     incomplete = False
     asked: dict[str, str] = {}
@@ -121,6 +133,8 @@ def find(events: list[Event], results: dict[int, Stated], relays: set[int], unna
                 incomplete = True
                 continue
             agents[name] = Agent(name, caller or event.agent, call_id)
+            # Of a subagent without any record of its own nobody knows the model, so that its one stated response could only be
+            # priced as another's: it makes no turn, and the totals are a lower bound without it.
             if name in seen.prompts and name not in seen.own and said is not None:
                 ending = _last_response(event, name, said, seen)
                 if ending is not None:
@@ -131,7 +145,7 @@ def find(events: list[Event], results: dict[int, Stated], relays: set[int], unna
     # A call that nothing answers may have started a subagent; one that no result names may be that.
     loose = sum(agent.call_id is None for agent in agents.values())
     incomplete = incomplete or bool(agents.keys() - whole) or len(asked) > loose
-    return Found(agents, last, incomplete)
+    return Found(agents, last, incomplete, compactors)
 
 
 class _Seen:

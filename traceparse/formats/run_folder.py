@@ -287,6 +287,7 @@ def _adopt(trace: Trace, child: Trace) -> None:
         event.agent = name if event.agent == MAIN else f"{name}/{event.agent}"
         event.response = f"{name}:{event.response}" if event.response else None
     trace.agents = {**trace.agents, name: Agent(name, MAIN if parent == trace.session_id else str(parent))}
+    trace.compactors |= {f"{name}/{agent}" for agent in child.compactors}
     trace.events.extend(child.events)
     trace.skipped.extend(child.skipped)
     trace.n_records += child.n_records

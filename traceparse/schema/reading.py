@@ -12,7 +12,7 @@ TURNS = declare(
     """
 trace_id: str key of the run
 turn: i64 0-based
-agent: str main, or the subagent's id
+agent: str main, the subagent's id, or that under which a request that compacted the context is logged
 turn_basis: str how records were grouped: message_id, usage or adjacency
 message_id: str? the log's id of the response
 first_record: i64 first record of the response

@@ -257,6 +257,7 @@ def story() -> NativeClaude:
         compactMetadata={"trigger": "manual", "preTokens": 29_940},
     )
     t.user(SUMMARY.format(score=one.score), isVisibleInTranscriptOnly=True, isCompactSummary=True)
+    t.truth.usage["basis"] = "lower_bound"  # no record holds the request that wrote the summary
     t.cache["main"] = 14_200
     t.tick(4.1)
     a, b = next(ids), next(ids)
