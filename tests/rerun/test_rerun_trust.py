@@ -503,16 +503,26 @@ def test_what_nobody_foresaw_costs_one_kernel_its_verdict_and_no_batch(
     assert "Traceback" in log.read_text()
 
 
+def raised(file: str, error: str) -> str:
+    return f'Traceback (most recent call last):\n  File "/place/{file}", line 3, in <module>\n    first()\n{error}\n'
+
+
 @pytest.mark.parametrize(
     ("stage", "outcome"),
     [
         ({"reason": "timeout"}, "timeout"),
         ({"reason": "memory"}, "oom"),
         ({"reason": "lost"}, "infra"),
-        ({"status": "raised", "said": "check.py\nModuleNotFoundError: No module named 'yaml'"}, "infra"),
-        ({"status": "raised", "said": "solution.py\nModuleNotFoundError: No module named 'cuda'"}, "build_error"),
-        ({"status": "raised", "said": "solution.py\nRuntimeError: Ninja is required to load"}, "infra"),
-        ({"status": "raised", "said": "ValueError: wrong shape"}, None),
+        ({"status": "raised", "said": raised("check.py", "ModuleNotFoundError: No module named 'yaml'")}, "infra"),
+        (
+            {"status": "raised", "said": raised("solution.py", "ModuleNotFoundError: No module named 'mine'")},
+            "build_error",
+        ),
+        ({"status": "raised", "said": raised("solution.py", "ModuleNotFoundError: No module named 'cuda'")}, "infra"),
+        ({"status": "raised", "said": raised("solution.py", "RuntimeError: Ninja is required to load")}, "infra"),
+        ({"status": "raised", "said": raised("solution.py", "ValueError: wrong shape")}, None),
+        # What a kernel prints is no reason for anything.
+        ({"status": "raised", "said": "ModuleNotFoundError: No module named 'cuda'"}, None),
         ({"status": "exit 1", "said": "FAIL: tolerance exceeded"}, None),
         ({"status": "raised", "said": "FAIL: tolerance exceeded\nnvcc fatal"}, None),
         ({"reason": "timeout", "changed": ["shapes.py"]}, None),
