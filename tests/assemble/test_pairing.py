@@ -122,6 +122,23 @@ def test_outcomes() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "is_error"),
+    [
+        ("tool call error: tool call failed for `memory/add_observations`", True),
+        ("aborted by user after 31.2s", True),
+        ("Wall time: 4.0 seconds\naborted by user", True),
+        ("write_stdin failed: stdin is closed for this session; rerun exec_command", True),
+        ("exec_command failed for `/bin/bash -lc ls`: CreateProcess", True),
+        ("aborted by user after all, said the page", None),
+        ("1: tool call error: none seen", None),
+    ],
+)
+def test_failures_that_codex_prints(text: str, is_error: bool | None) -> None:
+    basis = "text" if is_error else None
+    assert outcome(ToolResult("a"), text, trust_flag=False) == (is_error, basis, None)
+
+
 CURSOR_FAILED = """failure:
   command:
     cd problems/01 && {command}

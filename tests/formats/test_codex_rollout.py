@@ -25,6 +25,7 @@ from reader_checks import (
     texts,
 )
 
+from traceparse.assemble import assemble
 from traceparse.assemble.responses import group, total
 from traceparse.formats import codex_rollout
 from traceparse.formats.log import Log
@@ -248,6 +249,8 @@ def test_a_killed_run_has_no_final_total() -> None:
         ({"content": "boom", "success": False}, "boom", True, None, None),
         ('[{"type":"text","text":"from a server"}]', "from a server", None, None, None),
         ('{"output":"a","metadata":{"exit_code":1,"duration_seconds":-4}}', "a", None, 1, None),
+        ("aborted by user after 31.2s", None, None, None, 31.2),
+        ("aborted by user after 31.2s, says the page", None, None, None, None),
     ],
 )  # fmt: skip
 def test_printed_heads(
@@ -269,6 +272,33 @@ def test_cut_arguments_are_marked(end: str, cut: bool) -> None:
         item = {"type": kind, "name": "x", "call_id": "c", key: f"a\n{end}"}
         trace = read_bytes(codex_rollout, jsonl(META, {"type": "response_item", "payload": item}))
         assert at(trace, 1).blocks[0].truncated is cut
+
+
+def item(kind: str, call_id: str, **more: Any) -> dict[str, Any]:
+    return {"type": "response_item", "payload": {"type": kind, "call_id": call_id, **more}}
+
+
+STARTED = [
+    item("function_call", "a", name="exec_command", arguments='{"cmd":"make"}'),
+    item("function_call_output", "a", output="Wall time: 1.0 seconds\nProcess running with session ID 38149\nOutput:\n"),
+    {"type": "event_msg", "payload": {"type": "exec_command_end", "call_id": "a", "process_id": "38149", "exit_code": 1,
+                                      "duration": {"secs": 1, "nanos": 900_000_000}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("session", "output", "codes"),
+    [
+        (38149, "Wall time: 0 seconds\nProcess exited with code 1\nOutput:\n", [None, 1]),
+        (38149, "Wall time: 0 seconds\nProcess running with session ID 38149\nOutput:\n", [1, None]),
+        (7, "Wall time: 0 seconds\nProcess exited with code 0\nOutput:\n", [1, 0]),
+    ],
+)
+def test_one_command_fails_once(session: int, output: str, codes: list[int | None]) -> None:
+    """A command that ran on failed where a later look at it says so; where none does, its end is all that tells."""
+    poll = item("function_call", "b", name="write_stdin", arguments=f'{{"session_id":{session},"chars":""}}')
+    trace = read_bytes(codex_rollout, jsonl(META, *STARTED, poll, item("function_call_output", "b", output=output)))
+    assert [(result.exit_code, result.duration_s) for _, result in results(trace)] == [(codes[0], 1.0), (codes[1], 0.0)]
 
 
 def test_scripts_of_the_exec_tool() -> None:
@@ -398,3 +428,22 @@ def test_every_real_file_is_accounted_for() -> None:
         with io.BytesIO(data) as lines:
             assert sum(1 for _ in lines) == read_bytes(codex_rollout, data).n_records
         assert lines_missing(read_bytes(codex_rollout, data), data) == set()
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "n_errors"),
+    [
+        # 15 by exit status or as an error of a patch, and 7 results that are "tool call error: …".
+        ("codex/old-layout_example.jsonl", 22),
+        # 20 processes and patches that failed, each once, and 2 commands that the user aborted.
+        ("large/codex_soulpass.jsonl", 22),
+        # Every output is withheld: nothing tells what failed.
+        ("codex/rollout-2026-02-23T12-41-04-019c8a4d-8f45-7010-8b5d-7fad920aa6f9.jsonl", None),
+    ],
+)
+def test_errors_of_real_files(name: str, n_errors: int | None) -> None:
+    if not RAW.is_dir():
+        pytest.skip("real traces are not beside the checkout")
+    run = assemble(read_bytes(codex_rollout, (RAW / name).read_bytes()), trust_error_flags=False)
+    assert run.runs["n_tool_errors"] == n_errors

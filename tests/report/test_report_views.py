@@ -207,6 +207,14 @@ def test_work_is_summed_by_harness() -> None:
     assert (work["codex"]["n_spend"], work["codex"]["calls_per_turn"]) == (0, None)
 
 
+def test_calls_of_which_nothing_tells_whether_they_failed_have_no_share_of_errors() -> None:
+    told, untold = run("a", n_tool_calls=4, n_tool_errors=1), run("b", n_tool_calls=96, n_tool_errors=None)
+    (row,) = views.effort_by(table("runs", [told, untold]), TABLES["turns"].lazy(), "harness").to_dicts()
+    assert (row["calls"], row["error_share"]) == (100, 0.25)
+    (row,) = views.effort_by(table("runs", [untold]), TABLES["turns"].lazy(), "harness").to_dicts()
+    assert row["error_share"] is None
+
+
 def test_a_front_joins_only_spends_known_the_same_way() -> None:
     """b's estimate is a floor: it neither takes a's place on the front of counted spends nor loses its own to it."""
     a = run("a", model="m", board_score=0.4, spend_tokens=100, spend_basis="scaled")

@@ -22,7 +22,8 @@ _STATED_FIRST = re.compile(
 them (the command, of any length; what it printed) by four or inside quotes, so that no output can pass for the field."""
 _ERROR = re.compile(
     r"\A\s*(?:<tool_use_error>|<system>ERROR|failure:|Error:|ERROR:|error: |\[Error|Tool execution (?:failed|aborted)|"
-    r"The user (?:doesn't|does not) want|apply_patch verification failed|Error calling tool|Failed to )"
+    r"The user (?:doesn't|does not) want|apply_patch verification failed|Error calling tool|Failed to |tool call error: |"
+    r"(?:exec_command|write_stdin) failed\b|(?:Wall time: \d[\d.]{0,15} seconds\n)?aborted by user(?: after \d[\d.]{0,15}s)?\s*\Z)"
 )
 _TRACEBACK = re.compile(r"(?m)^Traceback \(most recent call last\):")
 _EXCEPTION_LINE = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b[^\n]*\Z")

@@ -146,7 +146,7 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "n_replays": n_replays(trace.events),
         "n_turns": len(responses),
         "n_tool_calls": len(tool_calls["call"]),
-        "n_tool_errors": sum(flag is True for flag in tool_calls["is_error"]),
+        "n_tool_errors": _n_errors(tool_calls["is_error"]),
         "n_subagents": len(agents),
         "n_compactions": trace.n_compactions,
         "input_tokens": account.usage.input,
@@ -162,6 +162,11 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "logged_cost_usd": trace.cost_usd,
         "logged_by_model_json": _by_model_json(trace) if trace.model_totals else None,
     }
+
+
+def _n_errors(flags: list[bool | None]) -> int | None:
+    """Calls that failed; None where the log tells of no call whether it did (outputs withheld, no results logged)."""
+    return flags.count(True) if not flags or any(flag is not None for flag in flags) else None
 
 
 def _by_model_json(trace: Trace) -> str:

@@ -32,6 +32,7 @@ _EXIT = re.compile(
     r"^(?:Process exited with code|Exit code:|failed in sandbox .{0,80}?exit code:) (-?\d{1,9})\b", re.MULTILINE
 )
 _WALL = re.compile(r"^Wall time:? (\d{1,9}(?:\.\d{1,9})?) seconds", re.MULTILINE)
+_ABORTED = re.compile(r"aborted by user after (\d{1,9}(?:\.\d{1,9})?)s\s*")
 _CUT = re.compile(r"\[\.\.\. omitted \d+ of \d+ lines \.\.\.\]|…\d+ (?:tokens|chars) truncated…")
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _SCRIPT_CALL = re.compile(r'tools\.exec_command\(\{.{0,200}?"?cmd"?\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
@@ -108,6 +109,17 @@ def _call(item: Item) -> Block:
     return use_block(item.call_id, item.name, arguments)
 
 
+def polled(call: ToolCall) -> str | None:
+    """The id of the running command that a call of `write_stdin` looks at or writes to; None for any other call."""
+    if call.name != "write_stdin":
+        return None
+    try:
+        process = mapping(msgspec.json.decode(call.input_json)).get("session_id")
+    except (msgspec.MsgspecError, RecursionError):  # arguments that are no JSON name no command
+        return None
+    return str(process) if isinstance(process, (int, str)) else None
+
+
 def patched_file(patch: str) -> str | None:
     """The one file that a patch in Codex's format changes; None where it changes none or several."""
     paths = {path.strip() for path in _PATCHED.findall(patch)}
@@ -137,7 +149,7 @@ def _output(item: Item) -> list[Block]:
     head = text[:_HEAD_CHARS].partition("Output:\n")[0]
     if exit_code is None and (found := _EXIT.search(head)):
         exit_code = int(found[1])
-    if duration is None and (found := _WALL.search(head)):
+    if duration is None and (found := _WALL.search(head) or _ABORTED.fullmatch(head)):
         duration = float(found[1])
     return answer_blocks(
         item.call_id,

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from traceparse.formats import Knows
-from traceparse.formats.codex_items import Item, item_blocks
+from traceparse.formats.codex_items import Item, item_blocks, polled
 from traceparse.formats.loose import count, instant, mapping, number, string, unread, whole
 from traceparse.formats.records import note_counts, raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
@@ -65,6 +65,7 @@ class _Payload(Item):
     usage: Any = None
     message: Any = None
     exit_code: Any = None
+    process_id: Any = None
     duration: Any = None
     success: Any = None
 
@@ -311,15 +312,25 @@ class _Reader:
         return step
 
     def _finish_calls(self) -> None:
-        """Add what the program noted of a call's end to its result, where the printed output does not say it."""
+        """Add what the program noted of a call's end to its result, where the printed output does not say it.
+
+        A command that ran on when its call returned is noted under that call. Where a later look at it (`write_stdin`)
+        printed its exit status, it ended there, and the call that started it failed in nothing.
+        """
         results: dict[str, ToolResult] = {}
+        polls: dict[str, str] = {}
         for event in self.events:
             for block in event.blocks:
                 if block.result is not None and block.result.call_id:
                     results.setdefault(block.result.call_id, block.result)
+                if block.call is not None and block.call.call_id and (process := polled(block.call)):
+                    polls[block.call.call_id] = process
+        ended = {
+            polls[call_id] for call_id, result in results.items() if call_id in polls and result.exit_code is not None
+        }
         for payload in self.finished:
             result = results.get(payload.call_id or "")
-            if result is None:
+            if result is None or (result.exit_code is None and string(payload.process_id) in ended):
                 continue
             if result.exit_code is None:
                 result.exit_code = whole(payload.exit_code)

@@ -155,6 +155,7 @@ def effort_by(runs: pl.DataFrame, turns: pl.LazyFrame, *by: str) -> pl.DataFrame
     silent = turns.group_by("trace_id").agg(n_silent=pl.col("silent").sum().cast(pl.Int64)).collect()
     joined = under_one_name(runs).join(silent, on="trace_id", how="left").with_columns(pl.col(*by).fill_null("unknown"))
     calls, n_turns = pl.col("n_tool_calls").sum(), pl.col("n_turns").sum()
+    told = pl.col("n_tool_calls").filter(pl.col("n_tool_errors").is_not_null()).sum()
     is_floor = pl.col("cost_usd").is_not_null() & pl.col("cost_high_usd").is_null()
     table = joined.group_by(*by).agg(
         runs=pl.len().cast(pl.Int64),
@@ -166,7 +167,7 @@ def effort_by(runs: pl.DataFrame, turns: pl.LazyFrame, *by: str) -> pl.DataFrame
         calls=calls,
         calls_median=pl.col("n_tool_calls").median(),
         calls_per_turn=pl.when(n_turns > 0).then(calls / n_turns),
-        error_share=pl.when(calls > 0).then(pl.col("n_tool_errors").sum() / calls),
+        error_share=pl.when(told > 0).then(pl.col("n_tool_errors").sum() / told),
         silent_share=pl.when(n_turns > 0).then(pl.col("n_silent").sum() / n_turns),
         cost_usd=pl.when(is_floor).then(pl.coalesce("cost_low_usd", "cost_usd")).otherwise("cost_usd").sum(),
         n_priced=pl.col("cost_usd").count().cast(pl.Int64),
