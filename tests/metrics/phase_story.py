@@ -109,7 +109,7 @@ class Story:
         version = next((row["version"] for row in reversed(self.kernels) if row["is_solution"]), None)
         self.scores.append(
             {"obs": len(self.scores), "turn": self.turns[-1]["turn"], "record": self.blocks[-1]["record"], "agent": self.turns[-1]["agent"],
-             "metric": metric, "value": value, "official": True, "kernel_version": version}
+             "metric": metric, "value": value, "official": True, "kernel_version": version, "launch_call": self.calls[-1]["call"]}
         )  # fmt: skip
 
     def frames(self) -> Frames:

@@ -275,6 +275,45 @@ def test_an_edit_whose_program_the_log_lost_still_delays_closing() -> None:
     assert "".join(_phases(story)) == "wwttc"
 
 
+def _lost_bodies(*scores: float, complete: bool = False) -> Story:
+    """A passing kernel timed at 20.0, then programs of lost text, each timed, then a look at the result by another."""
+    story = Story()
+    story.write("solution.py", kernel("first"))
+    story.kernels[-1]["complete"] = complete
+    story.check(True)
+    story.write("solution.py", "block", op="edit")
+    story.bench(20.0)
+    for value in scores:
+        story.shell("python3 - <<'EOF'", "ok")
+        story.bench(value)
+    story.shell("python3 - <<'EOF'", "sum 3.2 us")
+    story.say("done")
+    return story
+
+
+@pytest.mark.parametrize(
+    ("scores", "phases"),
+    [
+        ((20.7, 24.6, 22.3), "ww" + "t" * 7 + "ccc"),
+        ((20.1, 19.8), "wwt" + "c" * 7),  # scatter: nothing shows that the text was another
+        ((), "wwtccc"),
+    ],
+)
+def test_a_gain_shows_that_lost_programs_changed_the_solution(scores: tuple[float, ...], phases: str) -> None:
+    """Tuning goes on to the last program that a benchmark follows; the one after the last benchmark only looks."""
+    assert "".join(_phases(_lost_bodies(*scores))) == phases
+
+
+def test_a_gain_says_so_in_the_evidence() -> None:
+    tuning, closing = segment(_lost_bodies(20.7, 24.6, 22.3).frames())[0]["evidence"].to_list()[-2:]
+    assert tuning.endswith("the last at record 16, changed it too: the score rose from 20 to 24.6")
+    assert closing == "after the last change of the solution, record 16"
+
+
+def test_a_gain_of_a_whole_text_is_no_change() -> None:
+    assert "".join(_phases(_lost_bodies(20.7, 24.6, complete=True))) == "wwt" + "c" * 7
+
+
 def test_a_file_beside_a_cut_solution_is_part_of_it_unless_it_is_run() -> None:
     story = Story()
     _read(story)

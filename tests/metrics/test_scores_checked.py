@@ -3,7 +3,7 @@
 import pytest
 from score_trace import Trace
 
-from traceparse.metrics.checked import checked, finals, lost_edits, summarise
+from traceparse.metrics.checked import LostEdits, checked, finals, lost_edits, summarise
 from traceparse.tables import frame
 
 
@@ -108,24 +108,56 @@ def test_a_check_says_nothing_across_a_lost_edit(lost: int, state: str) -> None:
     trace.call("ls", "solution.py")
     bench(trace, "0.3000")
     trace.call("python check.py", "PASS")
-    assert checked(trace.scores(), {lost}) == [state]
-    assert checked(trace.scores(), {2, 4}) == ["never"]
+    assert checked(trace.scores(), LostEdits(told={lost})) == [state]
+    assert checked(trace.scores(), LostEdits(told={2, 4})) == ["never"]
+
+
+@pytest.mark.parametrize(
+    ("possible", "after", "state"),
+    [
+        (1, "PASS", "same_version"),  # before its check
+        (2, "PASS", "later"),
+        (3, "PASS", "later"),
+        (4, "PASS", "same_version"),  # after the benchmark
+        (2, FAIL, "same_version"),  # nothing but the check before speaks for it
+    ],
+)
+def test_a_possible_edit_leaves_it_to_the_next_pass(possible: int, after: str, state: str) -> None:
+    """Calls: 0 writes, 1 checks, 2 lists, 3 benchmarks, 4 checks."""
+    trace = Trace()
+    write(trace)
+    trace.call("python check.py", "PASS")
+    trace.call("ls", "solution.py")
+    bench(trace, "0.3000")
+    trace.call("python check.py", after)
+    assert checked(trace.scores(), LostEdits(possible={possible})) == [state]
+
+
+def test_a_check_in_the_same_result_needs_no_other() -> None:
+    """Call 2 edits, checks and times; the log lost its text."""
+    trace = Trace()
+    write(trace)
+    trace.call("python check.py", "PASS")
+    trace.call("python check.py && python benchmark.py", "PASS\npeak_fraction: 0.3000\nRESULT: OK")
+    trace.call("python check.py", "PASS")
+    assert checked(trace.scores(), LostEdits(possible={2})) == ["same_version"]
 
 
 def test_a_lost_edit_is_a_program_that_says_so() -> None:
-    """The text of the program in call 1 is gone and it prints that it patched; that of call 2 prints figures."""
+    """The text of the program in call 1 is gone and it prints that it patched; that of call 2 prints figures, and call 3 is whole."""
     solution = {"trace_id": "t", "version": 0, "solution_version": 1, "turn": 0, "record": 1, "path": "solution.py", "is_solution": True, "is_sidecar": False,
                 "op": "write", "framework": "triton", "n_lines": 0, "n_bytes": 0, "complete": False, "is_final": True}  # fmt: skip
     trace = Trace()
     trace.call("cat > solution.py <<'E'", "")
     trace.call("python - <<'EOF'", "patched solution.py")
     trace.call("python - <<'EOF'", "max error 0.01")
+    trace.call("ls -l", "solution.py")
     frames = trace.frames()
     # A version is of record 0 here: the first call's.
     known = frame("kernels", {name: [value] for name, value in (solution | {"record": 0}).items()})
-    assert lost_edits(frames | {"kernels": known}) == {1}
+    assert lost_edits(frames | {"kernels": known}) == LostEdits({1}, {2})
     whole = known.with_columns(complete=True)
-    assert lost_edits(frames | {"kernels": whole}) == frozenset()
+    assert lost_edits(frames | {"kernels": whole}) == LostEdits()
 
 
 def test_a_benchmark_that_could_not_finish_is_no_score_of_the_run() -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
 
-from traceparse.metrics.lost import lost_program
+from traceparse.metrics.lost import lost_program, may_rewrite, source_paths
 from traceparse.tables import Frames
 
 NEW_KERNEL_LINES = 20
@@ -135,6 +135,32 @@ def work(frames: Frames) -> Work:
         which = designs.number(row, new, reason, returns=returns)
         changes.append(Change(record, source["turn"], path, number, reason, returns, lines, designs.framework, which))
     return Work(changes, drafts)
+
+
+def possible_edits(frames: Frames, told: Collection[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Calls that may have changed the solution unseen: the log cut their text, and nothing shown says that they left it alone.
+
+    Where every version of the solution is whole none is taken for one: another text would have shown.
+
+    Args:
+        frames: `tool_calls` of one run, and `kernels` where known.
+        told: (turn, record) of the calls that are known to have changed it.
+
+    Returns:
+        Their rows of `tool_calls` (``call``, ``turn``, ``record``), in order, from the first version on.
+    """
+    if "kernels" not in frames:
+        return []
+    solutions = frames["kernels"].filter("is_solution")
+    if solutions["complete"].all():
+        return []
+    begun, sources = solutions["record"].min(), source_paths(frames)
+    shell = frames["tool_calls"].filter(pl.col("tool") == "shell").sort("call")
+    return [
+        {"call": call, "turn": turn, "record": record}
+        for call, turn, record, command in shell.select("call", "turn", "record", "command").iter_rows()
+        if record > begun and (turn, record) not in told and may_rewrite(command, sources)
+    ]
 
 
 def number_designs(frames: Frames) -> pl.DataFrame:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from traceparse.metrics.changes import work
+from traceparse.metrics.changes import possible_edits, work
 from traceparse.tables import Frames
 
 Checked = Literal["same_version", "later", "failed", "never"]
 """``same_version``: its last check by then passed (one in the same result counts); ``later``: it passed afterwards; ``failed``: it was
-checked, and neither was so; ``never``: no check of it is in the trace. The first two count."""
+checked, and neither was so; ``never``: no check of it is in the trace. The first two count.
+
+Where a call that the log cut may have changed the solution between the check and the score, and the version passed again later, that
+is all that is known: ``later``."""
 
 COUNTS: frozenset[Checked] = frozenset(("same_version", "later"))
 
@@ -27,36 +30,53 @@ def finals(scores: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def checked(scores: pl.DataFrame, lost: Collection[int] = ()) -> list[Checked]:
+class LostEdits(NamedTuple):
+    """Rows of `tool_calls` that changed the solution, or may have, while the log holds neither their text nor a version of it.
+
+    Attributes:
+        told: Their output says that they changed it.
+        possible: The log cut them, and nothing shown says that they left it alone.
+    """
+
+    told: Collection[int] = ()
+    possible: Collection[int] = ()
+
+
+NONE_LOST = LostEdits()
+
+
+def checked(scores: pl.DataFrame, lost: LostEdits = NONE_LOST) -> list[Checked]:
     """One verdict for each row of `finals`, in its order.
 
     Versions are told apart by ``kernel_version``. Where that is unknown only a check in the same result speaks for a
-    score: the two ran on the same text as far as the trace shows. A check says nothing of a score from which a lost edit parts it.
+    score: the two ran on the same text as far as the trace shows. A check says nothing of a score from which a lost edit parts it. An
+    edit that is only possible leaves open which text passed: then a later pass speaks for the score, where there is one.
 
     Args:
         scores: The table `scores` of one run.
-        lost: Calls that changed the solution unseen (`lost_edits`).
+        lost: Calls that changed the solution unseen, or may have (`lost_edits`).
     """
     checks = scores.filter(pl.col("official") & (pl.col("metric") == "check")).to_dicts()
     return [_verdict(row, checks, lost) for row in finals(scores).to_dicts()]
 
 
-def lost_edits(frames: Frames) -> frozenset[int]:
-    """The calls that changed the solution, as their output says, while the log holds neither their text nor a version of it.
+def lost_edits(frames: Frames) -> LostEdits:
+    """The calls that changed the solution unseen, or may have.
 
     Args:
         frames: `kernels`, `tool_calls` and `blocks` of one run, as far as known.
     """
     if not {"kernels", "tool_calls", "blocks"} <= set(frames):
-        return frozenset()
+        return NONE_LOST
     if frames["kernels"].filter("is_solution")["complete"].all():
-        return frozenset()  # whole texts leave no room for a change between them
+        return NONE_LOST  # whole texts leave no room for a change between them
     unseen = {(change.turn, change.record) for change in work(frames).changes if change.version is None}
-    return frozenset(
+    told = frozenset(
         call
         for call, turn, record in frames["tool_calls"].select("call", "turn", "record").iter_rows()
         if (turn, record) in unseen
     )
+    return LostEdits(told, frozenset(edit["call"] for edit in possible_edits(frames, unseen)))
 
 
 def _parted(one: int | None, other: int | None, lost: Collection[int]) -> bool:
@@ -64,7 +84,7 @@ def _parted(one: int | None, other: int | None, lost: Collection[int]) -> bool:
     return one is not None and other is not None and any(min(one, other) < call <= max(one, other) for call in lost)
 
 
-def _verdict(score: Mapping[str, Any], checks: list[dict[str, Any]], lost: Collection[int]) -> Checked:
+def _verdict(score: Mapping[str, Any], checks: list[dict[str, Any]], lost: LostEdits) -> Checked:
     version = score["kernel_version"]
     ours = [
         check
@@ -72,7 +92,7 @@ def _verdict(score: Mapping[str, Any], checks: list[dict[str, Any]], lost: Colle
         if (check["kernel_version"] == version if version is not None else check["record"] == score["record"])
     ]
     ours = [check for check in ours if check["solution_version"] == score["solution_version"]]
-    ours = [check for check in ours if not _parted(check["launch_call"], score["launch_call"], lost)]
+    ours = [check for check in ours if not _parted(check["launch_call"], score["launch_call"], lost.told)]
     passed = [check for check in ours if check["value"] == 1.0]
     if not passed:
         return "failed" if ours else "never"
@@ -83,9 +103,11 @@ def _verdict(score: Mapping[str, Any], checks: list[dict[str, Any]], lost: Colle
     if any(check["record"] == score["record"] for check in passed):
         return "same_version"
     before = [check for check in ours if check["obs"] < score["obs"]]
+    later = any(check["obs"] > score["obs"] for check in passed)
     if before and before[-1]["value"] == 1.0:
-        return "same_version"
-    return "later" if any(check["obs"] > score["obs"] for check in passed) else "failed"
+        open_which = later and _parted(before[-1]["launch_call"], score["launch_call"], lost.possible)
+        return "later" if open_which else "same_version"
+    return "later" if later else "failed"
 
 
 def summarise(frames: Frames) -> dict[str, float | str | bool | None]:

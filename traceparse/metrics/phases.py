@@ -6,13 +6,15 @@ The definitions are DESIGN §3's. What changed the solution, and which changes b
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from traceparse.metrics.changes import CARRIED_LINES, Change, Draft, Work, family, work
+from traceparse.metrics.changes import CARRIED_LINES, Change, Draft, Work, family, possible_edits, work
+from traceparse.metrics.checked import finals
 from traceparse.metrics.shell import parse
 from traceparse.model import MAIN
 from traceparse.tables import Frames, frame
@@ -21,6 +23,10 @@ Phase = Literal["profiling", "writing", "tuning", "closing"]
 
 LONG_THOUGHT_CHARS = 12_000
 """A thought of some 3,000 tokens and more composes a design; shorter ones are remarks on what was just read."""
+
+
+GAIN = 0.01
+"""Relative; two benchmarks of one text scatter, so a score that rises by less shows no other text."""
 
 
 class _Span(NamedTuple):
@@ -38,6 +44,14 @@ class _Pass(NamedTuple):
     at: int
     record: int
     version: int | None
+    evidence: str
+
+
+class _Lost(NamedTuple):
+    """The last edit that the log does not show: the position and the line of its call."""
+
+    at: int
+    record: int
     evidence: str
 
 
@@ -120,7 +134,9 @@ def _told(frames: Frames, line: _Line) -> list[_Span]:
     passes = list(_passes(frames, done.changes, line))
     if passes and not done.changes:
         return []
-    story = _Story(line, done, frames["tool_calls"].select("turn", "tool").to_dicts())
+    story = _Story(
+        line, done, frames["tool_calls"].select("turn", "tool").to_dicts(), _lost_work(frames, done.changes, line)
+    )
     events: list[_Pass | Change | Draft] = [*passes, *done.changes, *done.drafts]
     for event in sorted(events, key=lambda event: _order(event, line)):
         story.take(event)
@@ -137,8 +153,8 @@ def _order(event: _Pass | Change | Draft, line: _Line) -> tuple[int, int, bool]:
 class _Story:
     """Takes changes, drafts and passes in order and cuts the run."""
 
-    def __init__(self, line: _Line, done: Work, calls: list[dict[str, Any]]) -> None:
-        self._line, self._done = line, done
+    def __init__(self, line: _Line, done: Work, calls: list[dict[str, Any]], lost: _Lost | None = None) -> None:
+        self._line, self._done, self._lost = line, done, lost
         self._busy = {line.of_turn[call["turn"]] for call in calls if call["tool"] != "plan"}
         self._spans: list[_Span] = []
         self._next = 0
@@ -172,18 +188,24 @@ class _Story:
             self._changed = True
 
     def end(self) -> list[_Span]:
-        """Close the last span; whatever follows the last change is closing."""
+        """Close the last span; whatever follows the last change, seen or shown by a gain, is closing."""
         changes = self._done.changes
         final = self._line.size - 1
         if self._open is not None:
             self._close(final, "no check passed")
+        self._changed = self._changed or self._lost is not None
         self._fill(final, None)
         if not changes:
             return self._spans
         last = max(self._line.of_turn[change.turn] for change in changes)
+        if self._lost is not None:
+            last = max(last, self._lost.at)
         cut = [span._replace(last=min(span.last, last)) for span in self._spans if span.first <= last]
+        record = max(change.record for change in changes)
+        if self._lost is not None:
+            record = self._lost.record
+            cut[-1] = cut[-1]._replace(evidence=f"{cut[-1].evidence}; {self._lost.evidence}")
         if last < final:
-            record = max(change.record for change in changes)
             cut.append(_Span(last + 1, final, "closing", f"after the last change of the solution, record {record}"))
         return cut
 
@@ -258,6 +280,35 @@ class _Story:
             span = _Span(self._next, last, "profiling", "no change between two kernels")
         self._spans.append(span)
         self._next = last + 1
+
+
+def _lost_work(frames: Frames, changes: list[Change], line: _Line) -> _Lost | None:
+    """The last lost edit after the last known change, where a score that rose since then shows that there were such.
+
+    A call whose text the log cut may as well have measured. Only the next official check or benchmark can have run what it changed,
+    so a call after the last of them is none.
+    """
+    if not changes or "scores" not in frames:
+        return None
+    known = max((line.of_turn[change.turn], change.record) for change in changes)
+    told = {(change.turn, change.record) for change in changes}
+    launched = frames["scores"].filter("official")["launch_call"].max()
+    edits = [
+        edit
+        for edit in possible_edits(frames, told)
+        if (line.of_turn[edit["turn"]], edit["record"]) > known and launched is not None and edit["call"] <= launched
+    ]
+    if not edits:
+        return None
+    # Without a score before them there is nothing to rise from.
+    timed = finals(frames["scores"]).select("launch_call", "value").drop_nulls().rows()
+    before = max((value for call, value in timed if call < edits[0]["call"]), default=math.inf)
+    after = max((value for call, value in timed if call >= edits[0]["call"]), default=0.0)
+    if after <= before * (1 + GAIN):
+        return None
+    record = edits[-1]["record"]
+    why = f"calls whose text the log cut, the last at record {record}, changed it too: the score rose from {before:g} to {after:g}"
+    return _Lost(line.of_turn[edits[-1]["turn"]], record, why)
 
 
 def _where(change: Change) -> str:
