@@ -240,6 +240,7 @@ class Trace(msgspec.Struct):
         model: The run's main model, where the log names it apart from the responses.
         effort: Reasoning effort, where the log names it.
         start_local: The start as the log writes it where its zone is unknown.
+        started_at: UTC, of a real clock, where the log tells the start but no time of the records that follow.
         elapsed_s: Wall time in seconds that the log or its sidecar states.
         lock_wait_s: Seconds spent waiting for the GPU lock, from the run folder's lock log.
         cost_usd: The log's own figure for the run's cost, for reconciling; never our answer.
@@ -267,6 +268,7 @@ class Trace(msgspec.Struct):
     model: str | None = None
     effort: str | None = None
     start_local: str | None = None
+    started_at: datetime | None = None
     elapsed_s: float | None = None
     lock_wait_s: float | None = None
     cost_usd: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -327,6 +328,10 @@ def test_old_layout() -> None:
     assert (trace.session_id, trace.cwd, trace.real_clock, trace.totals) == ("old", "/home/u/p", False, None)
     assert [len(r.events) for r in group(trace)] == [3, 1]
     assert calls(trace)[0].file_path == "a.py"
+    # The header's time is the start, and the only time: how long it took is not known.
+    run = assemble(trace).runs
+    assert (run["started_at"], run["ended_at"]) == (datetime(2025, 9, 10, 18, 58, 38, 331_000, tzinfo=UTC), None)
+    assert (run["time_basis"], run["elapsed_s"]) == ("none", None)
     assert trace.skipped == []
 
 

@@ -136,7 +136,7 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "model": trace.model or (models.most_common(1)[0][0] if models else None),
         "effort": trace.effort,
         "start_local": trace.start_local,
-        "started_at": started,
+        "started_at": started or trace.started_at,
         "ended_at": ended,
         "time_basis": "recorded" if started is not None else "none",
         "elapsed_s": elapsed,

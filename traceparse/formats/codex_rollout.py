@@ -212,6 +212,7 @@ class _Reader:
             files=self.log.files,
             turn_basis="message_id" if any_response else "adjacency",
             real_clock=len(stamped) > 1,
+            started_at=stamped[0].timestamp if len(stamped) == 1 else None,
             totals=self._totals(counter),
             totals_final=bool(counter.total) and sure and not (unclosed if any_response else counter.n_restarts),
             session_id=string(own.id if own else header.id if header else None),

@@ -32,7 +32,7 @@ parent_session_id: str? the session that this one was forked from or started by,
 continues: str? trace_id of the session whose history this one begins with; what was copied counts there alone
 cwd: str? working directory as logged
 start_local: str? the start as written, zone unknown
-started_at: datetime? first record, real clocks only
+started_at: datetime? first record, or the start that the log's head states; real clocks only
 ended_at: datetime? last record, real clocks only; null where the clock broke on the way (`skipped`, clock_break)
 time_basis: str recorded, anchored, scaled or none: where t_s of the turns comes from
 elapsed_s: f64? wall time of the agent session; null where only a clock that broke on the way would tell it
