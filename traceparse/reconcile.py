@@ -38,7 +38,7 @@ REASONS = {
     "replays": "the log's own figure counts history that another session holds",
     "responses_without_usage": "some responses carry no usage",
     "tokeniser": "no cut shows in the text; another tokeniser counts it (ours is o200k_base)",
-    "totals_only": "the log states a total, but no usage per response",
+    "totals_only": "the log states a total, but no usage per response: ours is that total",
     "unexplained": "nothing in the tables explains it",
     "within_bounds": "inside our bounds: the log does not tell the cache lifetimes or the tier",
 }
@@ -222,7 +222,10 @@ def _pairs(run: dict[str, Any], sums: dict[str, Any]) -> Iterator[_Pair]:
     for side in ("output", "input"):
         if (logged := run[f"logged_{side}_tokens"]) is not None:
             reason = _log_reason(run, sums, side, logged)
-            yield _Pair(f"{side}_in_log", sums[side], "sum over responses", logged, "the log's own total", reason)
+            ours, source = sums[side], "sum over responses"
+            if ours is None:
+                ours, source = run[f"{side}_tokens"], "the log's own total"
+            yield _Pair(f"{side}_in_log", ours, source, logged, "the log's own total", reason)
     if (logged_cost := run["logged_cost_usd"]) is not None:
         ours_from = "list prices" if run["cost_high_usd"] is not None else "list prices, at least"
         yield _Pair("cost_in_log", run["cost_usd"], ours_from, logged_cost, "the log's own cost", _cost_reason(run))

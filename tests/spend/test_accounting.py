@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import traceparse as tp
+from traceparse.reconcile import reconcile
 from traceparse.spend.accounting import run_spend, turn_spend
 from traceparse.spend.tokens import count
 
@@ -181,6 +182,40 @@ def test_cost_of_a_native_run_by_hand(here: Path) -> None:
     assert row["cost_usd"] == pytest.approx(0.3675)
     assert (row["cost_low_usd"], row["cost_high_usd"]) == (pytest.approx(0.3675), pytest.approx(0.3675))
     assert (row["spend_basis"], row["price_basis"].split("; ")[-1]) == ("reported", "logged output")
+
+
+@pytest.mark.parametrize(
+    ("totals", "spend", "cost"),
+    [
+        # gpt-5 at 1.25 / 10 USD per million, cache read 0.125: 1,420 uncached + 1,420 read + 1,520 output
+        # = 0.001775 + 0.0001775 + 0.0152 = 0.0171525.
+        ([(1420, 380, 910), (2840, 1420, 1520)], (1520, "reported"), (0.0171525, 0.0171525)),
+        # The counter begins anew, so that what it last says is no total: 640 + 240 at least, in the order of the log
+        # 980 + (1,620 - 980) uncached, 980 read, 880 output = 0.002025 + 0.0001225 + 0.0088 = 0.0109475.
+        ([(980, 0, 640), (1620, 980, 240)], (880, "estimated"), (0.0109475, None)),
+    ],
+)
+def test_a_log_of_totals_without_a_response_has_a_spend(
+    here: Path, totals: list[tuple[int, int, int]], spend: tuple[int, str], cost: tuple[float, float | None]
+) -> None:
+    head = {"type": "session_meta", "payload": {"id": "s", "cwd": "/w", "cli_version": "0.51.0"}}
+    model = {"type": "turn_context", "payload": {"model": "gpt-5", "cwd": "/w"}}
+    names = ("input_tokens", "cached_input_tokens", "output_tokens")
+    ends = [
+        {"type": "event_msg", "payload": {"type": "turn.completed", "usage": dict(zip(names, total, strict=True))}}
+        for total in totals
+    ]
+    clock = [{"timestamp": f"2025-10-30T11:00:{second:02d}.250Z"} for second in range(len(ends) + 2)]
+    write_lines(
+        here / "logs/rollout.jsonl", *[at | record for at, record in zip(clock, [head, model, *ends], strict=True)]
+    )
+    data = tp.load("logs")
+    row = data.runs.row(0, named=True)
+    assert (row["n_turns"], row["spend_tokens"], row["spend_basis"]) == (0, *spend)
+    assert (row["cost_low_usd"], row["cost_high_usd"]) == (pytest.approx(cost[0]), cost[1] and pytest.approx(cost[1]))
+    assert row["price_basis"].endswith("run totals")
+    found = reconcile(data).filter(pl.col("compared") == "output_in_log").row(0, named=True)
+    assert (found["ours"], found["other"], found["reason"]) == (spend[0], spend[0], "totals_only")
 
 
 def test_a_lower_bound_has_no_upper_bound_of_cost(here: Path) -> None:

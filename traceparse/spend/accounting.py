@@ -66,7 +66,7 @@ def add_spend(frames: Frames) -> Frames:
         rows = list(turns.iter_rows(named=True)) if turns is not None else []
         spend, basis = run_spend(run, rows)
         shares = turn_spend(run, spend, basis, rows)
-        per_turn, per_run = _cost(run, rows, shares, basis)
+        per_turn, per_run = _cost(run, rows, shares, spend, basis)
         sums = _so_far(shares, rows)
         for share, cum, usd in zip(shares, sums, per_turn, strict=True):
             turn_rows.append({"spend_tokens": share, "cum_spend_tokens": cum if share is not None else None,
@@ -99,14 +99,14 @@ def run_spend(run: dict[str, Any], turns: list[dict[str, Any]]) -> tuple[int | N
         ``reported``: the log's own final figure, also where another vocabulary than ours counts the text shorter (`SPREAD`), or
         final per-response figures that cover the visible text; ``scaled``: a plausible published total; ``estimated``: a floor,
         the sum of what each turn generated at least (`_least`; hidden reasoning is not in tokenised text), or the log's own lower
-        bound for the run where that is larger.
-        (None, None) for a run without turns or figures.
+        bound for the run where that is larger. A run without turns has the log's own total, if any.
+        (None, None) for a run without figures.
     """
     seen, logged = run["est_tokens"], run["output_tokens"]
-    if not turns:
-        return None, None
     if _placeholders(run):
         logged = None
+    if not turns and logged is None:
+        return None, None
     if logged is not None:
         final = run["output_basis"] == "reported"
         covers = seen is None or logged >= seen * (1 - SPREAD if final else 1)
@@ -131,7 +131,7 @@ def turn_spend(
     generated at least (`_least`), so that none gets less. A total that is too small for this, or is nothing but the visible
     text, is spread in proportion to that text.
     """
-    if spend is None:
+    if spend is None or not turns:
         return [None] * len(turns)
     outputs = [turn["output_tokens"] or 0 for turn in turns]
     if basis == "reported" and (sum(outputs) == spend or all(turn["output_basis"] == "reported" for turn in turns)):
@@ -166,7 +166,7 @@ def _placeholders(run: dict[str, Any]) -> bool:
 
 
 def _cost(
-    run: dict[str, Any], turns: list[dict[str, Any]], shares: list[int | None], basis: str | None
+    run: dict[str, Any], turns: list[dict[str, Any]], shares: list[int | None], spend: int | None, basis: str | None
 ) -> tuple[list[float | None], dict[str, Any]]:
     """List-price equivalents. Null without prompt counts or a price: an output alone is no cost of a run.
 
@@ -174,10 +174,10 @@ def _cost(
     """
     nothing: dict[str, Any] = {"cost_usd": None, "price_basis": None, "cost_low_usd": None, "cost_high_usd": None}
     unpriced: list[float | None] = [None] * len(turns)
-    if run["input_tokens"] is None or not turns:
+    if run["input_tokens"] is None:
         return unpriced, nothing
     date = _date(run)
-    figure = _figure(run, sum(n or 0 for n in shares), basis)
+    figure = _figure(run, spend or 0, basis)
     floor = basis == "estimated" or run["usage_basis"] == "lower_bound"
     main = prices.price_for(run["model"], run["harness"], date)  # the route before the name decides whose list holds
     # A turn may name no model, or only a slot of the harness, where the run's is meant; a subagent's turn names its own.
@@ -187,14 +187,14 @@ def _cost(
         else prices.price_for(turn["model"], run["harness"], date)
         for turn in turns
     ]
-    if not any(priced):
+    if not any(priced) and (turns or main is None):
         return unpriced, nothing
-    covered = sum(turn["input_tokens"] or 0 for turn in turns) == run["input_tokens"]
+    covered = bool(turns) and sum(turn["input_tokens"] or 0 for turn in turns) == run["input_tokens"]
     if not covered:  # the log's totals hold requests that no record shows: price the totals, spread them by spend
-        bills = _total_bills(run, date, sum(n or 0 for n in shares) if basis else None, main, [p for p in priced if p])
+        bills = _total_bills(run, date, spend, main, [p for p in priced if p])
         if bills is None:
             return unpriced, nothing
-        total = sum(n or 0 for n in shares)
+        total = spend or 0
         usd = sum(b.usd or 0 for b in bills) if all(b.usd is not None for b in bills) else None
         spread = [usd * (n or 0) / total if usd is not None and total else None for n in shares]
         return spread, {
