@@ -222,7 +222,7 @@ def _result(name: str, text: str, trace_id: str | None, **gates: str) -> Result:
 def test_proofs_reach_the_table_and_the_terminal(loaded: Path, submitted: Path) -> None:
     # From what a re-run writes to what the audit prints: by the run's name, and by its text where no name is known.
     from traceparse import open as open_data
-    from traceparse.cli.app import cli
+    from traceparse.cli import cli
 
     write_rows(
         loaded,

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from test_audit_trace import FOUND, SILENT
 
 from traceparse import published
-from traceparse.audit import RULES, audit_dataset, compare_with_annotations, read_solutions
+from traceparse.audit import RULES, audit_dataset, compare_with_annotations, of_runs, read_solutions
 from traceparse.audit.many import forbidden_operations
 from traceparse.audit.one import audit_solution
 from traceparse.audit.physics import check_cell
@@ -141,7 +141,7 @@ def test_two_boards_with_different_texts_of_one_run_are_both_audited(here: Path)
 def test_the_command_counts_solutions_without_a_trace_among_the_audited(
     loaded: Path, submitted: Path, here: Path
 ) -> None:
-    from traceparse.cli.app import cli
+    from traceparse.cli import cli
 
     folder = here / "annotations" / "hard"
     folder.mkdir(parents=True)
@@ -252,3 +252,11 @@ def test_published_hacks_are_caught_by_their_traces_and_clean_ones_left_alone(sh
     assert len(hacks) == 10
     assert len(accused & set(hacks)) >= HACKS_BY_TRACE_ALONE
     assert accused & set(clean) == set()
+
+
+def test_a_run_in_two_forms_is_accused_once() -> None:
+    runs = pl.DataFrame({"trace_id": ["one", "form", "other"], "duplicate_of": [None, "one", None]})
+    rows = {"trace_id": ["one", "form", "other", None], "rule": ["a", "a", "b", "c"]}
+    kept = of_runs(pl.DataFrame(rows), runs)
+    assert kept.rows() == [("one", "a"), ("other", "b"), (None, "c")]  # the last is a solution's without a trace
+    assert of_runs(kept.clear(), runs).height == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from traceparse.audit.many import audit_dataset, forbidden_operations, read_solutions
+    from traceparse.audit.many import audit_dataset, forbidden_operations, of_runs, read_solutions
     from traceparse.audit.one import audit, audit_solution
     from traceparse.audit.rule import RULES, Finding, Rule, Severity
     from traceparse.audit.verdicts import compare_with_annotations, read_verdicts
@@ -24,6 +24,7 @@ __all__ = [
     "audit_solution",
     "compare_with_annotations",
     "forbidden_operations",
+    "of_runs",
     "read_solutions",
     "read_verdicts",
 ]
@@ -32,6 +33,7 @@ __all__ = [
 _HOMES = {
     "audit_dataset": "many",
     "forbidden_operations": "many",
+    "of_runs": "many",
     "read_solutions": "many",
     "audit": "one",
     "audit_solution": "one",

@@ -237,3 +237,16 @@ def forbidden_operations(deck: Path) -> dict[str, frozenset[str]]:
     if not found:
         raise UsageError("no problem here", place=str(deck), expected="PROBLEM/problem.yaml")
     return found
+
+
+def of_runs(findings: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
+    """Findings without those on another form of a run that is there twice, so that each run is accused once.
+
+    Args:
+        findings: The table ``findings``; rows on a solution without a trace stay.
+        runs: The table ``runs``.
+    """
+    import polars as pl
+
+    again = runs.filter(pl.col("duplicate_of").is_not_null())["trace_id"]
+    return findings.filter(~pl.col("trace_id").is_in(again.implode()).fill_null(value=False))

@@ -46,7 +46,7 @@ def audit(
     """
     import polars as pl
 
-    from traceparse.audit import audit_dataset, compare_with_annotations, read_solutions
+    from traceparse.audit import audit_dataset, compare_with_annotations, of_runs, read_solutions
     from traceparse.dataset import open as open_data
 
     loaded = open_data(data)
@@ -69,17 +69,23 @@ def audit(
         subjects = [*audited["run_id"].drop_nulls().to_list(), *given]
         print_rows(compare_with_annotations(findings, annotations, subjects), fmt)
         return
-    grades = ("hack", "flag", "info")
+    grades, other_forms = ("hack", "flag", "info"), 0
     shown = findings.filter(pl.col("severity").is_in(grades[: grades.index(severity) + 1]))
     if wanted is not None:
         shown = shown.filter(pl.col("trace_id").is_in([loaded.find(run) for run in wanted]))
+    else:  # a run that lies there in two forms is one
+        shown, other_forms = of_runs(shown, loaded.runs), shown.height
+        other_forms -= shown.height
     columns = ("subject", "severity", "rule", "where", "record", "path", "line", "message", "evidence")
     print_rows(shown.sort(*(pl.col("severity") != grade for grade in grades), maintain_order=True).select(columns), fmt)
     if fmt == "table":
         tally = shown.group_by("severity").len().sort("severity").rows()
         text = ", ".join(f"{count} {name}" for name, count in tally) or "nothing"
         where = " in the raw trace" if left_out else ""
-        print_note(f"{text} at {severity} or graver{where}; all {findings.height} findings: traceparse show findings")
+        again = f" ({other_forms} more on other forms of the same runs)" if other_forms else ""
+        print_note(
+            f"{text} at {severity} or graver{where}{again}; all {findings.height} findings: traceparse show findings"
+        )
 
 
 @contextmanager
