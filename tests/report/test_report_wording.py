@@ -47,6 +47,19 @@ def test_a_run_without_a_score_is_told_in_whole_sentences(tmp_path: Path) -> Non
     assert "; 1 subagent; 2 compactions" in page
 
 
+def test_a_run_known_by_its_totals_only_is_told_with_its_spend(tmp_path: Path) -> None:
+    known = {"spend_tokens": 1_520, "spend_basis": "reported", "n_turns": 0, "input_tokens": 2_840}
+    page = text(tmp_path, rows(runs=[run("a", model="m", **known)]), "a")
+    assert "Spent 1,520 output tokens (reported) in responses that the log does not show." in page
+    assert "Its spend is not known" not in page
+    assert "no price known" in page and "no response in the log" not in page
+
+
+def test_errors_of_calls_that_nothing_tells_of_are_not_told_as_none(tmp_path: Path) -> None:
+    page = text(tmp_path, rows(runs=[run("a", model="m", n_tool_calls=5, n_tool_errors=None)]), "a")
+    assert "5, not known how many with an error" in page
+
+
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
