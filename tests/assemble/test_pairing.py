@@ -179,3 +179,30 @@ def test_tool_kinds_over_harnesses() -> None:
              "apply_patch": "edit", "StrReplaceFile": "edit", "WriteFile": "write", "Task": "subagent", "WebFetch": "web",
              "grepToolCall": "search", "TodoWrite": "plan", "mcp__x__y": "other", "": "other"}  # fmt: skip
     assert {name: tool_kind(name) for name in names} == names
+
+
+@pytest.mark.parametrize(
+    ("texts", "n_errors"),
+    [
+        (["[REDACTED_OUTPUT len=231 sha=da21408e]", "[REDACTED]"], None),  # taken out: any of them may have failed
+        (["[REDACTED_OUTPUT len=231 sha=da21408e]", "fine"], 0),
+        (["[REDACTED_OUTPUT len=231 sha=da21408e]", "Exit code 2"], 1),
+        (["fine", ""], 0),  # a harness that tells failures only
+        ([], 0),
+    ],
+)
+def test_errors_are_not_known_where_every_result_is_withheld(texts: list[str], n_errors: int | None) -> None:
+    events = [
+        event for n, text in enumerate(texts) for event in (ask(2 * n, f"c{n}"), answer(2 * n + 1, f"c{n}", text))
+    ]
+    assert n_errors_of(*events) == n_errors
+
+
+def test_errors_are_not_known_where_the_log_holds_no_result() -> None:
+    assert n_errors_of(ask(0, "a"), ask(1, "b")) is None
+
+
+def n_errors_of(*events: Event) -> int | None:
+    trace = Trace("test", list(events), [], len(events), ["a"], "adjacency", real_clock=False)
+    n_errors: int | None = assemble(trace, trust_error_flags=False).runs["n_tool_errors"]
+    return n_errors

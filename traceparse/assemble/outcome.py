@@ -27,6 +27,8 @@ _ERROR = re.compile(
 )
 _TRACEBACK = re.compile(r"(?m)^Traceback \(most recent call last\):")
 _EXCEPTION_LINE = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b[^\n]*\Z")
+_WITHHELD = re.compile(r"\s*\[REDACTED\w*(?: [^\]\n]{0,200})?\]\s*")
+"""What stands for a whole output that whoever handed the log on took out of it."""
 _HEAD_CHARS, _TAIL_CHARS = 400, 400
 
 
@@ -59,6 +61,11 @@ def outcome(result: ToolResult, text: str, *, trust_flag: bool) -> Outcome:
     if _ERROR.match(text) or _ends_in_traceback(text):
         return Outcome(True, "text", None)
     return Outcome(None, None, None)
+
+
+def is_withheld(text: str) -> bool:
+    """Whether a result's text is only a mark that stands for what was taken out."""
+    return _WITHHELD.fullmatch(text) is not None
 
 
 def _printed_code(text: str) -> int | None:

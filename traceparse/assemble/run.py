@@ -10,7 +10,7 @@ import msgspec
 from traceparse.assemble.clock import breaks, call_duration, span, turn_times
 from traceparse.assemble.eras import Eras, eras
 from traceparse.assemble.lineage import n_replays
-from traceparse.assemble.outcome import outcome
+from traceparse.assemble.outcome import is_withheld, outcome
 from traceparse.assemble.pairing import Call, pair
 from traceparse.assemble.responses import Response, group, total
 from traceparse.assemble.tools import tool_kind
@@ -48,7 +48,7 @@ def assemble(trace: Trace, *, trust_error_flags: bool = True) -> Run:
     tool_calls = _tool_calls(trace, calls, parted, block_number, trust_error_flags)
     turns = _turns(trace, responses, calls, parted)
     skipped = [*trace.skipped, *breaks(trace, parted)]
-    run = _run(trace, responses, turns, tool_calls, parted) | {"n_skipped": len(skipped)}
+    run = _run(trace, responses, turns, tool_calls, blocks, parted) | {"n_skipped": len(skipped)}
     return Run(run, turns, blocks, tool_calls, _skipped(skipped))
 
 
@@ -120,7 +120,9 @@ def _turns(trace: Trace, responses: list[Response], calls: list[Call], parted: E
     return _columns(names, rows)
 
 
-def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Columns, parted: Eras) -> dict[str, Any]:
+def _run(
+    trace: Trace, responses: list[Response], turns: Columns, tool_calls: Columns, blocks: Columns, parted: Eras
+) -> dict[str, Any]:
     account = total(trace, responses)
     started, ended = span(trace, parted)
     elapsed, elapsed_basis = (trace.elapsed_s, "result") if trace.elapsed_s is not None else (None, None)
@@ -146,7 +148,7 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
         "n_replays": n_replays(trace.events),
         "n_turns": len(responses),
         "n_tool_calls": len(tool_calls["call"]),
-        "n_tool_errors": _n_errors(tool_calls["is_error"]),
+        "n_tool_errors": _n_errors(tool_calls, blocks),
         "n_subagents": len(agents),
         "n_compactions": trace.n_compactions,
         "input_tokens": account.usage.input,
@@ -164,9 +166,16 @@ def _run(trace: Trace, responses: list[Response], turns: Columns, tool_calls: Co
     }
 
 
-def _n_errors(flags: list[bool | None]) -> int | None:
-    """Calls that failed; None where the log tells of no call whether it did (outputs withheld, no results logged)."""
-    return flags.count(True) if not flags or any(flag is not None for flag in flags) else None
+def _n_errors(tool_calls: Columns, blocks: Columns) -> int | None:
+    """Calls that failed; None where none could be seen to: the log holds no result of any call, or only marks for them.
+
+    A result that says nothing of an error is none: some harnesses tell failures only.
+    """
+    flags, answers = tool_calls["is_error"], tool_calls["result_block"]
+    told = any(flag is not None for flag in flags)
+    if not flags or told or any(block is not None and not is_withheld(blocks["text"][block]) for block in answers):
+        return flags.count(True)
+    return None
 
 
 def _by_model_json(trace: Trace) -> str:

@@ -43,7 +43,7 @@ n_skipped: i64 rows of `skipped`
 n_replays: i64 records that restate what another record holds, of this trace or another; they are no turns and count nothing
 n_turns: i64 model responses
 n_tool_calls: i64 tool calls
-n_tool_errors: i64? tool calls whose result is an error; null where the log tells of no call whether it failed
+n_tool_errors: i64? tool calls whose result is an error; null where the log holds no result of any call, or only marks for them
 n_subagents: i64 subagents that the trace names or holds records of
 n_compactions: i64 times the context was compacted
 input_tokens: i64? all prompt tokens = uncached + cache read + cache write
