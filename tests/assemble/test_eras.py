@@ -56,10 +56,11 @@ def session(*shifts: float) -> list[Event]:
 
 def test_beyond_a_clock_set_back_no_time_since_the_start_is_stated_and_across_it_no_length() -> None:
     found = run(*session(0, 0, -600, -600))
-    assert found.turns["t_s"] == [10.0, 20.0, None, None]
-    assert found.turns["duration_s"] == [10.0, None, 10.0, 4.0]
+    # The third call's request went out on the other clock: its turn begins with the call.
+    assert found.turns["t_s"] == [0.0, 14.0, None, None]
+    assert found.turns["duration_s"] == [14.0, None, 4.0, 10.0]
     assert found.turns["tool_s"] == [4.0, 4.0, 4.0, 4.0]
-    assert found.turns["model_s"] == [6.0, None, 6.0, 0.0]
+    assert found.turns["model_s"] == [10.0, None, None, 6.0]
     runs = found.runs
     assert (runs["started_at"], runs["ended_at"], runs["time_basis"]) == (START, None, "recorded")
     assert (runs["elapsed_s"], runs["elapsed_basis"]) == (None, None)
@@ -70,17 +71,18 @@ def test_beyond_a_clock_set_back_no_time_since_the_start_is_stated_and_across_it
 def test_the_clock_that_was_set_back_may_catch_up() -> None:
     # Set back by 25 s, it passes the old times (44 s) by small steps: nothing tells that it is the same clock as before.
     found = run(*session(0, 0, 0, 0, -25, -25, -25, -25, -25))
-    assert found.turns["t_s"] == [10.0, 20.0, 30.0, 40.0, None, None, None, None, None]
-    assert found.turns["duration_s"] == [10.0, 10.0, 10.0, None, 10.0, 10.0, 10.0, 10.0, 4.0]
+    assert found.turns["t_s"] == [0.0, 14.0, 24.0, 34.0, None, None, None, None, None]
+    assert found.turns["duration_s"] == [14.0, 10.0, 10.0, None, 4.0, 10.0, 10.0, 10.0, 10.0]
     assert (found.runs["elapsed_s"], len(breaks(found))) == (None, 1)
 
 
 @pytest.mark.parametrize("shift", [-330 * DAY, 330 * DAY])
 def test_one_foreign_time_days_away_leaves_the_others_comparable(shift: float) -> None:
     found = run(*session(0, 0, shift, 0))
-    assert found.turns["t_s"] == [10.0, 20.0, None, 40.0]
-    assert found.turns["duration_s"] == [10.0, None, None, 4.0]
-    assert found.turns["model_s"] == [6.0, None, None, 0.0]
+    # When the fourth call was asked for only the foreign result tells: its turn begins with the call.
+    assert found.turns["t_s"] == [0.0, 14.0, None, 40.0]
+    assert found.turns["duration_s"] == [14.0, None, None, 4.0]
+    assert found.turns["model_s"] == [10.0, None, None, None]
     assert (found.runs["elapsed_s"], found.runs["elapsed_basis"]) == (44.0, "recorded")
     assert found.runs["ended_at"] == START + timedelta(seconds=44)
     assert [record for record, _ in breaks(found)] == [5]
@@ -90,20 +92,20 @@ def test_one_foreign_time_days_away_leaves_the_others_comparable(shift: float) -
 def test_after_a_foreign_time_of_an_hour_the_clock_may_be_another(shift: float) -> None:
     # It may have been set back and caught up during a long call, or set forward and back.
     found = run(*session(0, 0, shift, 0))
-    assert found.turns["t_s"] == [10.0, 20.0, None, None]
-    assert found.turns["duration_s"] == [10.0, None, None, 4.0]
+    assert found.turns["t_s"] == [0.0, 14.0, None, None]
+    assert found.turns["duration_s"] == [14.0, None, None, 4.0]
     assert found.runs["elapsed_s"] is None
 
 
 def test_a_prompt_days_after_a_clock_set_back_by_days_does_not_bring_the_old_clock_back() -> None:
     found = run(*session(0, 0, -3 * DAY), prompt(7, 2 * DAY), call(8, 2 * DAY + 5))
-    assert (found.turns["t_s"], found.runs["elapsed_s"]) == ([10.0, 20.0, None, None], None)
+    assert (found.turns["t_s"], found.runs["elapsed_s"]) == ([0.0, 14.0, None, None], None)
 
 
 def test_records_out_of_order_within_seconds_are_no_break() -> None:
     # The largest disorder between answers seen in a real log: 4 s.
     found = run(prompt(0, 0), call(1, 10), answer(2, 18), call(3, 14), answer(4, 20), call(5, 25))
-    assert (found.turns["t_s"], found.runs["elapsed_s"], breaks(found)) == ([10.0, 14.0, 25.0], 25.0, [])
+    assert (found.turns["t_s"], found.runs["elapsed_s"], breaks(found)) == ([0.0, 14.0, 20.0], 25.0, [])
 
 
 def test_results_and_side_records_may_bear_earlier_times() -> None:
@@ -112,7 +114,7 @@ def test_results_and_side_records_may_bear_earlier_times() -> None:
     both = [call(1, 10), call(2, 10), answer(2, 50), Event(3, "tool", [Block("tool_result", "ok", result=ToolResult("c2"))],
             timestamp=START + timedelta(seconds=12))]  # fmt: skip
     found = run(note(0, 40), prompt(0, 0), *both, note(4, -900), call(5, 60), answer(6, 65))
-    assert (found.turns["t_s"], found.turns["tool_s"]) == ([10.0, 10.0, 60.0], [40.0, 2.0, 5.0])
+    assert (found.turns["t_s"], found.turns["tool_s"]) == ([0.0, 10.0, 50.0], [40.0, 2.0, 5.0])
     assert (found.runs["started_at"], found.runs["elapsed_s"], breaks(found)) == (START, 65.0, [])
 
 
@@ -137,9 +139,9 @@ def test_another_agents_times_are_set_against_the_start_only_where_no_clock_brok
     helper = {"agent": "h", "file": 1}
     side = [call(0, 15, **helper), answer(1, 18, **helper)]
     whole, broken = run(*session(0, 0), *side), run(*session(0, 0, -600), *side)
-    assert whole.turns["t_s"] == [10.0, 20.0, 15.0]
-    assert broken.turns["t_s"] == [10.0, 20.0, None, None]
-    assert broken.turns["duration_s"] == [10.0, None, 4.0, 3.0]
+    assert whole.turns["t_s"] == [0.0, 14.0, 15.0]
+    assert broken.turns["t_s"] == [0.0, 14.0, None, None]
+    assert broken.turns["duration_s"] == [14.0, None, 4.0, 3.0]
 
 
 def test_a_record_of_several_events_that_breaks_the_clock_twice_is_one_row() -> None:

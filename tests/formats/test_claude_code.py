@@ -171,10 +171,10 @@ def test_real_clocks_give_utc_times_and_durations(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     assert run.runs["started_at"].isoformat() == "2026-02-11T07:59:59.500000+00:00"
     assert (run.runs["time_basis"], run.runs["elapsed_s"], run.runs["elapsed_basis"]) == ("recorded", 10.5, "recorded")
-    assert run.turns["t_s"] == [4.0, 10.5]
-    assert run.turns["duration_s"] == [6.5, 0.0]
+    assert run.turns["t_s"] == [0.0, 8.5]
+    assert run.turns["duration_s"] == [8.5, 2.0]
     assert run.turns["tool_s"] == [4.5, None]
-    assert run.turns["model_s"] == [2.0, None]
+    assert run.turns["model_s"] == [4.0, 2.0]
 
 
 # --- converted: what the re-encoding destroyed is not pretended to be known ----------------------------------------------

@@ -243,6 +243,7 @@ def test_wire_approval_is_no_run_time_of_its_call() -> None:
     # Asked from 2 to 32 s and again from 33 to 38 s, done at 42 s: of the call's 41 s a person took 35.
     call = {"type": "function", "id": "t1", "function": {"name": "Shell", "arguments": "{}"}}
     trace = read_bytes(kimi_wire, jsonl(
+        wire_row(0, "TurnBegin", user_input="go"),
         wire_row(0, "StepBegin", n=1),
         wire_row(1, "ToolCall", **call),
         wire_row(2, "ApprovalRequest", id="r1", tool_call_id="t1", sender="Shell", action="run"),
@@ -253,7 +254,7 @@ def test_wire_approval_is_no_run_time_of_its_call() -> None:
         wire_row(50, "TurnEnd"),
     ))  # fmt: skip
     assert [r.duration_s for _, r in results(trace)] == [6.0]
-    assert times(trace) == [(49.0, 8.0, 6.0, 35.0)]
+    assert times(trace) == [(50.0, 9.0, 6.0, 35.0)]
 
 
 def test_wire_approval_of_another_agents_call_is_left_alone() -> None:

@@ -14,16 +14,30 @@ from traceparse.assemble.eras import BASE, Eras
 from traceparse.assemble.pairing import Call
 from traceparse.assemble.responses import Response
 from traceparse.formats.loose import lasted
-from traceparse.model import Skip, Trace
+from traceparse.model import Event, Skip, Trace
 
 _SAME_S = 0.002
 """A stated run time that differs by less from that of the two records was taken from their times."""
+
+_STAMPED_AT_START = frozenset({"opencode-export", "opencode-store"})
+"""Formats whose answers bear the time of their request. In every other one a record is written when its piece is there, so that
+the model was at work on a response before its first record."""
+
+_STAMPED_AT_END = frozenset({"claude-code", "claude-stream", "codex-rollout", "droid-session", "droid-stream", "pi"})
+"""Formats whose answers bear the time at which each piece was whole, so that the last piece ends the model's time. What a
+stream says in parts may bear the time of the first; a message of Gemini's chat files is written once its calls have ended."""
+
+_CONTENT = frozenset({"text", "thinking", "tool_use"})
+
+_TOGETHER_S = 1.0
+"""Prompts so close together are one: a person's text and what the program adds to it."""
 
 
 class TurnTime(NamedTuple):
     """Times of one turn; seconds, each None where the log does not tell.
 
-    `duration_s` runs until the agent's next turn begins (for its last turn, until its last record).
+    `timestamp` is its first record's. `t_s` and `duration_s` begin with its request, which that record may follow by minutes;
+    `duration_s` runs until the request of the agent's next turn (for its last turn, until its last record).
     """
 
     timestamp: datetime | None
@@ -54,36 +68,53 @@ def breaks(trace: Trace, eras: Eras) -> list[Skip]:
     return list(rows.values())
 
 
+class _Turn(NamedTuple):
+    """What the records of a turn tell of its times.
+
+    Attributes:
+        era: Of all its times.
+        first: Its first record's time.
+        begin: When its request went out; `first` where no record tells.
+        requested: `begin` is the request's time.
+        said: When its last piece of content was written, where that is known.
+    """
+
+    era: int
+    first: datetime
+    begin: datetime
+    requested: bool
+    said: datetime | None
+
+
 def turn_times(trace: Trace, responses: list[Response], calls: list[Call], eras: Eras) -> list[TurnTime]:
     """Times of the turns, where the trace has a real clock.
 
     Tool time is the longest of a turn's calls where results carry durations (calls of one turn run side by side), else the
-    time from the call's record to its result's. Model time is the log's own figure; where it has none, the rest of the turn
-    less the waits for a person. A turn that a person's prompt ended, or that holds a wait of unknown length, tells no rest.
+    time from the call's record to its result's. Model time is the log's own figure; where it has none, the time from the
+    request to the last piece of the response, but no more than the turn's tools and the waits for a person leave. Where pieces
+    do not bear the time of their end it is that rest; a turn that a person's prompt ended, or that holds a wait of unknown
+    length, tells none.
     """
     start, _ = span(trace, eras)
     if start is None:
         return [TurnTime(None, None, None, None, None, None)] * len(responses)
-    begins = [_begin(trace, response, eras) for response in responses]
-    ends: list[datetime | None] = [None] * len(responses)
-    following: dict[str, tuple[int, datetime]] = {}
-    for response in reversed(responses):
-        if (begun := begins[response.turn]) is None:
-            continue
-        era, until = following.get(response.agent) or (begun[0], eras.last.get((response.agent, begun[0])))
-        ends[response.turn] = until if era == begun[0] else None
-        following[response.agent] = begun
+    turns = _turns(trace, responses, calls, eras)
+    ends = _ends(responses, turns, eras)
     prompts: dict[tuple[str, int | None], list[datetime]] = defaultdict(list)
+    compacted: dict[tuple[str, int | None], list[datetime]] = defaultdict(list)
     asked: dict[tuple[str, int | None], list[tuple[datetime, float | None]]] = defaultdict(list)
     for event, own in zip(trace.events, eras.of, strict=True):
         if event.timestamp is None or event.replay:
             continue
         if event.role == "user":
             prompts[event.agent, own].append(event.timestamp)
+        if any(block.kind == "compaction" for block in event.blocks):
+            compacted[event.agent, own].append(event.timestamp)
         if event.ends_wait:
             asked[event.agent, own].append((event.timestamp, event.wait_s))
     spent: dict[int, float] = {}
     waited: dict[int, float] = {}
+    answered: dict[int, list[datetime | None]] = defaultdict(list)
     # A lock's log tells every wait, so that a call without one did not wait; without such a log nobody knows.
     for call in calls:
         seconds, wait = _call_seconds(trace, call, eras)
@@ -91,26 +122,124 @@ def turn_times(trace: Trace, responses: list[Response], calls: list[Call], eras:
             spent[call.turn] = max(spent.get(call.turn, 0.0), seconds)
             if wait is not None or trace.lock_wait_s is not None:
                 waited[call.turn] = waited.get(call.turn, 0.0) + (wait or 0.0)
+        answered[call.turn].append(_answer_time(trace, call, eras))
     rows = []
-    for response, found, end in zip(responses, begins, ends, strict=True):
-        if found is None:
+    for response, turn, end in zip(responses, turns, ends, strict=True):
+        if turn is None:
             rows.append(TurnTime(None, None, None, None, None, None))
             continue
-        era, begin = found
-        place = response.agent, era
-        duration = lasted(begin, end)
+        place = response.agent, turn.era
+        duration = lasted(turn.begin, end)
         tool, wait = spent.get(response.turn), waited.get(response.turn)
-        held = [(at, seconds) for at, seconds in asked[place] if end is not None and begin <= at <= end]
-        approval = _covered(begin, held)
+        held = [(at, seconds) for at, seconds in asked[place] if end is not None and turn.begin <= at <= end]
+        approval = _covered(turn.begin, held)
         if held:
             wait = approval + (wait or 0.0) if approval is not None else None
+        within = [at for at in prompts[place] if end is not None and turn.begin < at <= end]
         model = next((s for i in reversed(response.events) if (s := trace.events[i].model_s) is not None), None)
-        alone = end is None or not any(begin < prompt <= end for prompt in prompts[place])
-        if model is None and alone and duration is not None and tool is not None and approval is not None:
+        if turn.said is not None:
+            known = [at for at in answered[response.turn] if at is not None]
+            done = max([turn.said, *known])
+            if model is None and turn.requested and approval is not None:
+                model = (turn.said - turn.begin).total_seconds() - approval
+                if tool is not None and known:
+                    model = min(model, (done - turn.begin).total_seconds() - tool - approval)
+                model = max(model, 0.0)
+            whole = len(known) == len(answered[response.turn]) and not held
+            if whole and end is not None and not any(turn.begin < at <= end for at in compacted[place]):
+                idle = _until_prompt(done, within)
+                wait = idle + (wait or 0.0) if idle is not None else wait
+        elif (
+            model is None
+            and turn.requested
+            and not within
+            and duration is not None
+            and tool is not None
+            and approval is not None
+        ):
             model = max(duration - tool - approval, 0.0)
-        since = (begin - start).total_seconds() if era == BASE else None
-        rows.append(TurnTime(begin, since, duration, model, tool, wait))
+        since = (turn.begin - start).total_seconds() if turn.era == BASE else None
+        rows.append(TurnTime(turn.first, since, duration, model, tool, wait))
     return rows
+
+
+def _turns(trace: Trace, responses: list[Response], calls: list[Call], eras: Eras) -> list[_Turn | None]:
+    """What the records tell of each response; None where it has no time.
+
+    A request goes out at the agent's latest record before the response that the model had to wait for: a prompt, a tool's
+    result, the summary of a compaction, the response before. A first record without content is the start itself.
+    """
+    opened = {response.events[0]: response for response in responses}
+    answers = ((call.result_event, responses[call.turn].events[0]) for call in calls)
+    # A result may be written before the call that it answers; the model waits for it only after that.
+    early = {answer: first for answer, first in answers if answer is not None and answer < first}
+    kept: dict[int, list[int]] = defaultdict(list)
+    for answer, first in early.items():
+        kept[first].append(answer)
+    reached: dict[tuple[int, str], tuple[int | None, datetime | None]] = {}
+    turns: list[_Turn | None] = [None] * len(responses)
+    for index, event in enumerate(trace.events):
+        line = event.file, event.agent
+        if (response := opened.get(index)) is not None and (found := _begin(trace, response, eras)) is not None:
+            own, first_at = found
+            era, latest = reached.get(line, (None, None))
+            starts = trace.format in _STAMPED_AT_START or all(block.kind == "meta" for block in event.blocks)
+            begin = latest if not starts and era == own and latest is not None and latest <= first_at else None
+            said = _said(trace, response, eras, own) if trace.format in _STAMPED_AT_END else None
+            turns[response.turn] = _Turn(own, first_at, begin or first_at, starts or begin is not None, said)
+        if event.replay or not _awaited(event) or index in early:
+            continue
+        for each in (index, *kept.get(index, ())):
+            at, (era, latest) = trace.events[each].timestamp, reached.get(line, (None, None))
+            if at is not None and latest is not None and era == eras.of[each]:
+                at = max(at, latest)
+            reached[line] = eras.of[each], at
+    return turns
+
+
+def _awaited(event: Event) -> bool:
+    """Whether the model waits for what a record holds, or has written it."""
+    if event.role == "system":
+        return any(block.kind == "compaction" for block in event.blocks)
+    return event.role != "user" or any(block.kind != "meta" for block in event.blocks)
+
+
+def _until_prompt(done: datetime, prompts: list[datetime]) -> float | None:
+    """Seconds from the last record of a turn's work to the prompt that ended it; None without one, or where several could be it."""
+    if not prompts or min(prompts) < done or (max(prompts) - min(prompts)).total_seconds() > _TOGETHER_S:
+        return None
+    return (min(prompts) - done).total_seconds()
+
+
+def _said(trace: Trace, response: Response, eras: Eras, era: int) -> datetime | None:
+    """When the last piece of what the model generated was written; None where it generated nothing."""
+    pieces = (trace.events[i] for i in response.events if eras.of[i] == era)
+    ends = (piece.timestamp for piece in pieces if any(block.kind in _CONTENT for block in piece.blocks))
+    return max((end for end in ends if end is not None), default=None)
+
+
+def _ends(responses: list[Response], turns: list[_Turn | None], eras: Eras) -> list[datetime | None]:
+    """When each turn ends; None across a break, and where no record tells."""
+    ends: list[datetime | None] = [None] * len(responses)
+    following: dict[str, tuple[int, datetime]] = {}
+    for response in reversed(responses):
+        if (turn := turns[response.turn]) is None:
+            continue
+        if (then := following.get(response.agent)) is not None:
+            ends[response.turn] = then[1] if then[0] == turn.era else None
+        else:
+            until = eras.last.get((response.agent, turn.era))
+            # A turn of one time only tells no end, but where that time is known to be the response's end.
+            ends[response.turn] = until if until != turn.begin or (turn.requested and turn.said is not None) else None
+        following[response.agent] = turn.era, turn.begin
+    return ends
+
+
+def _answer_time(trace: Trace, call: Call, eras: Eras) -> datetime | None:
+    """When the result of a call was written; None where that is not known on the call's clock."""
+    if call.result_event is None or eras.of[call.event] != eras.of[call.result_event]:
+        return None
+    return trace.events[call.result_event].timestamp
 
 
 def call_duration(trace: Trace, call: Call, eras: Eras) -> float | None:

@@ -20,11 +20,11 @@ last_record: i64 last record of the response
 file: i64 index of the file the records stand in (0 = main)
 model: str? as logged
 timestamp: datetime? of the first record, real clocks only
-t_s: f64? seconds since the run started, on the run's time_basis; null beyond a break in a recorded clock
-duration_s: f64? until the next turn; null across a break in a recorded clock
-model_s: f64? part of duration spent by the model: the log's own figure, else what tools and waits leave of it, where the log tells
+t_s: f64? seconds from the run's start to the turn's request, on the run's time_basis: the agent's last record before the turn that the model had to wait for (prompt, tool result, summary of a compaction), or the start that the log states; where neither is known, the first record; null beyond a break in a recorded clock
+duration_s: f64? from the turn's request until that of the agent's next turn, for the last turn until the agent's last record; null across a break in a recorded clock and where no record tells the end
+model_s: f64? part of duration spent by the model: the log's own figure, else from the request to the last piece of the response or what tools and waits leave, whichever is less, where the log tells
 tool_s: f64? part of duration spent in tools, where the log tells
-wait_s: f64? part of duration spent waiting: for the GPU lock (inside tool_s), for a person's approval or answer (outside), where the log tells
+wait_s: f64? part of duration spent waiting: for the GPU lock (inside tool_s), for a person's approval, answer or next prompt (outside), where the log tells
 stop_reason: str? as logged
 input_tokens: i64? all prompt tokens
 uncached_input_tokens: i64? prompt tokens billed in full
