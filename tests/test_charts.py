@@ -154,6 +154,8 @@ def test_the_ladder_tells_in_words_whether_the_kernel_changed(basis: str | None,
 
 def test_a_log_axis_has_round_ticks() -> None:
     assert theme.log_ticks(9_000, 60_000) == [10_000, 20_000, 50_000]
+    assert theme.log_ticks(1_100, 4_800) == [1_000, 1_500, 2_000, 3_000, 5_000]
+    assert theme.log_ticks(0.11, 0.16) == [0.1, 0.12, 0.15, 0.2]
     assert theme.log_ticks(30, 800_000) == [100, 1_000, 10_000, 100_000, 1_000_000]
 
 
@@ -171,6 +173,40 @@ def test_colours_keep_their_contrast_with_the_page() -> None:
             ratio = (other + 0.05) / (one + 0.05)
             least = 4.5 if name in ("ink", "muted") else 1.0 if name in ("faint", "rule") else 2.0
             assert ratio >= least, f"{name} {code} on {page}: {ratio:.2f}"
+
+
+def test_lines_that_dashes_tell_apart_have_their_dashes_in_the_legend() -> None:
+    curves = pl.concat([CURVES, CURVES.with_columns(model=pl.lit("b"))])
+    (legend,) = vl_convert.vegalite_to_vega(charts.budget_curves(curves).to_dict() | {"width": 500})["legends"]
+    assert {"stroke", "strokeDash"} <= set(legend)
+
+
+def test_a_ladder_without_a_score_that_counts_has_no_line_and_no_complaint() -> None:
+    """A layer without rows has no extent, of which Vega complains on the console of the page."""
+    never = TABLES["roi"].with_columns(best_score=pl.lit(None, pl.Float64))
+    drawn = charts.score_ladder(never).to_dict()["layer"]
+    assert ["line" in json.dumps(layer["mark"]) for layer in drawn] == [False]
+    drawn = charts.score_ladder(TABLES["roi"]).to_dict()["layer"]
+    assert ["line" in json.dumps(layer["mark"]) for layer in drawn][:2] == [True, False]
+
+
+def test_a_design_is_named_above_the_plot_where_its_framework_changes() -> None:
+    """Of 100 tokens: names at 10 and 20 stand too near for one line, 60 is far; 30 says nothing new, 40 nothing at all."""
+    places = [(10, "triton"), (20, "cuda"), (30, "cuda"), (40, "unknown"), (60, "ptx"), (100, None)]
+    row = VERSIONS.row(0, named=True)
+    many = pl.DataFrame(
+        [row | {"cum_spend_tokens": at, "framework": name, "opens": True} for at, name in places],
+        schema=VERSIONS.schema,
+    )
+    spec = charts.ladder_in_phases(TABLES["roi"], BANDS, many, unit="fraction of peak").to_dict()
+    written = [layer for layer in spec["layer"] if layer.get("mark", {}).get("type") == "text"]
+    rows = [
+        (row["at"], row["framework"], layer["encoding"]["y"]["value"])
+        for layer in written
+        for row in spec["datasets"].get(layer["data"].get("name"), layer["data"].get("values", []))
+    ]
+    assert sorted(rows) == [(10, "triton", -2), (20, "cuda", -14), (60, "ptx", -2)]
+    assert "score, fraction of peak" in json.dumps(spec)
 
 
 def test_charts_are_found_at_the_top_of_the_package() -> None:

@@ -178,11 +178,12 @@ def test_budget_curves_are_the_median_of_the_runs_own_progress() -> None:
 
 
 def test_phase_shares_are_the_mean_over_runs() -> None:
-    phases = [("a", 0, "writing", 100), ("b", 0, "writing", 10), ("b", 1, "tuning", 30)]
+    """A run that shows no call shows no phases either, whatever stands in the table."""
+    phases = [("a", 0, "writing", 100), ("b", 0, "writing", 10), ("b", 1, "tuning", 30), ("c", 0, "profiling", 9)]
     spent = table("phases", [
         {"trace_id": t, "segment": n, "phase": p, "first_turn": n, "last_turn": n, "n_turns": 1, "spend_tokens": s, "share_turns": 1.0, "evidence": ""}
         for t, n, p, s in phases])  # fmt: skip
-    runs = table("runs", [run("a", model="m"), run("b", model="m")])
+    runs = table("runs", [run(name, model="m", n_tool_calls=calls) for name, calls in (("a", 1), ("b", 2), ("c", 0))])
     assert dict(views.phase_shares(runs, spent).select("phase", "share").iter_rows()) == {
         "writing": 0.625,
         "tuning": 0.375,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invented_data import dataset, full, rows, run
+from invented_data import SEEN, dataset, full, rows, run
 
 from traceparse.report import write_report
 from traceparse.schema.reasons import REASONS
@@ -63,7 +63,8 @@ def test_errors_of_calls_that_nothing_tells_of_are_not_told_as_none(tmp_path: Pa
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
-        ({}, "07_w4a16_gemm · h100 · fp8 weights m in claude"),
+        ({}, "07_w4a16_gemm · H100 PCIe · fp8 weights m in claude"),
+        ({"gpu": "mine"}, "07_w4a16_gemm · mine · fp8 weights m in claude"),
         ({"gpu": None}, "07_w4a16_gemm · fp8 weights m in claude"),
         ({"problem": None, "gpu": None, "deck_generation": None}, "Problem, GPU and rules unknown m in claude"),
     ],
@@ -102,3 +103,35 @@ def test_runs_stand_by_their_start_on_whatever_clock_it_is_known(tmp_path: Path)
     assert re.findall(r"(\d{4}-\d\d-\d\d \d\d:\d\d|–)(named|native|none)", page) == [
         ("2026-07-02 08:05", "native"), ("2026-07-01 10:00", "named"), ("–", "none")
     ]  # fmt: skip
+
+
+def test_a_run_of_other_peaks_says_what_its_printed_scores_count(tmp_path: Path) -> None:
+    """Before 2026-06-14 the peaks of 06 were 2.5 times too low, so a printed score counts 0.4 today."""
+    ladder = [dict(step, score=0.25, best_score=0.25) for step in full()["roi"][:1]]
+    tables = {"score": 0.25, "score_metric": "peak_fraction", "problem": "06_sonic_moe_swiglu", "gpu": "rtxpro6000"}
+    for start, shown, is_said in (("2026-05-01 10:00:00", "0.1000", True), ("2026-07-01 10:00:00", "0.2500", False)):
+        found = run(ladder[0]["trace_id"], model="m", start_local=start, **tables)
+        page = text(tmp_path / shown, rows(runs=[found], roi=ladder), found["trace_id"])
+        assert f"Scored {shown}" in page
+        assert ("on the peaks of its day: times 0.4 they are on today's peaks" in page) is is_said
+
+
+def test_milestones_stand_with_what_their_spend_and_time_rest_on(tmp_path: Path) -> None:
+    known = {"spend_tokens": 100, "spend_basis": "scaled", "time_basis": "anchored", "n_turns": 3}
+    best = {
+        "trace_id": "a",
+        "frugal_stop_turn": 1,
+        "frugal_stop_tokens": 90,
+        "overspend_turn": 1,
+        "overspend_tokens": 10,
+    }
+    tables = rows(runs=[run("a", model="m", **known)], roi_runs=[best], roi=[full()["roi"][0] | {"trace_id": "a"}])
+    page = text(tmp_path, tables, "a")
+    assert "MilestoneTurnSpend scaledShare of spendTime anchoredCost" in page
+    assert "spent after it1 turn10" in page
+
+
+def test_a_source_has_as_many_lines_as_its_kernel_version(tmp_path: Path) -> None:
+    kernel = full()["kernels"][0] | {"path": "solution.py", "content": "import torch\nx = 1\n", "n_lines": 2}
+    page = text(tmp_path, rows(runs=[run(SEEN, model="m")], kernels=[kernel]), SEEN)
+    assert "solution.py as the run left it, 2 lines" in page

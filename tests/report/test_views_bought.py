@@ -61,6 +61,14 @@ def test_the_leader_at_a_budget_is_sought_among_spends_known_the_same_way() -> N
     ]
 
 
+def test_the_score_at_a_budget_is_on_todays_peaks() -> None:
+    """Before 2026-06-14 the peaks of 06 were 2.5 times too low: what a trace prints as 0.2 then is 0.08 now."""
+    board = BOARD | {"problem": "06_sonic_moe_swiglu", "start_local": "2026-05-01 00:00:00"}
+    runs = scored(table("runs", [run(name, **board, model=name, spend_basis="reported") for name in ("a", "b")]))
+    (found,) = budget_leaders(runs, ROI, [450])
+    assert found["cells"] == [{"score": pytest.approx(0.08), "models": ["a"]}]
+
+
 def test_a_framework_gains_a_share_of_its_runs_final_best() -> None:
     """Triton: half of 0.4 for 400 tokens and all of 0.3 for 500; CUDA the other half of 0.4 for 600 more."""
     found = {

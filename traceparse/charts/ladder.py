@@ -24,6 +24,7 @@ def ladder_in_phases(
     versions: pl.DataFrame,
     *,
     over: Literal["cum_spend_tokens", "cum_s"] = "cum_spend_tokens",
+    unit: str = "",
     height: int = 320,
 ) -> alt.LayerChart:
     """The score ladder of a run over its phases as bands, with a tick per version of the solution and a dashed line per design.
@@ -33,12 +34,13 @@ def ladder_in_phases(
         bands: Its phases as `traceparse.report.views.course.bands` gives them.
         versions: Its versions as `traceparse.report.views.course.versions` gives them.
         over: What the run is measured in; where no score has it, nothing is drawn.
+        unit: What the score counts, for its axis.
         height: In pixels.
 
     Raises:
         UsageError: A frame lacks a column.
     """
-    low, high, at, unit = _SPAN[over]
+    low, high, at, unit_s = _SPAN[over]
     band_columns = ("segment", "phase", low, high, "evidence")
     version_columns = (at, "turn", "version", "framework", "design", "op", "n_lines", "opens")
     source(bands.head(0), *band_columns)
@@ -50,7 +52,7 @@ def ladder_in_phases(
     tips = [alt.Tooltip("phase:N"), alt.Tooltip("evidence:N")]
     behind = verified(
         alt.Chart(source(bands, *band_columns))
-        .transform_calculate(low=f"datum.{low} / {unit}", high=f"datum.{high} / {unit}")
+        .transform_calculate(low=f"datum.{low} / {unit_s}", high=f"datum.{high} / {unit_s}")
         .mark_rect(opacity=0.28)
         .encode(
             x=alt.X("low:Q"),
@@ -65,7 +67,7 @@ def ladder_in_phases(
         ),
         band_columns,
     )
-    base = alt.Chart(source(versions, *version_columns)).transform_calculate(at=f"datum.{at} / {unit}")
+    base = alt.Chart(source(versions, *version_columns)).transform_calculate(at=f"datum.{at} / {unit_s}")
     tips = [
         alt.Tooltip("version:Q"),
         alt.Tooltip("op:N"),
@@ -85,22 +87,51 @@ def ladder_in_phases(
         designs.mark_rule(color=theme.colour("muted"), strokeDash=[3, 3]).encode(x=alt.X("at:Q"), tooltip=tips),
         version_columns,
     )
-    labels = verified(
-        designs.transform_filter("datum.framework != 'unknown'")
-        .mark_text(align="left", dx=4, dy=8, color=theme.colour("muted"), fontSize=10)
-        .encode(x=alt.X("at:Q"), y=alt.value(0), text="framework:N"),
-        version_columns,
-    )
+    names = _design_names(versions, at)
+    # Above the plot, where no mark can hide them.
+    labels = [
+        verified(
+            alt.Chart(source(part, *_NAME_COLUMNS))
+            .transform_calculate(at=f"datum.at / {unit_s}")
+            .mark_text(align="left", baseline="bottom", color=theme.colour("muted"), fontSize=10)
+            .encode(x=alt.X("at:Q"), y=alt.value(-2 - _LINE * level), text="framework:N"),
+            _NAME_COLUMNS,
+        )
+        for (level,), part in names.group_by("level", maintain_order=True)
+    ]
     # A layer without rows would still take part in the axes, and Vega complains of its extent.
     layers = [behind] if bands.height else []
-    layers += [rules, labels] if versions["opens"].any() else []
+    layers += [rules] if versions["opens"].any() else []
+    layers += labels
     layers += [ticks] if versions.height else []
+    above = _LINE * (1 + max(names["level"], default=-1))
     chart: alt.LayerChart = (
-        alt.layer(*layers, score_ladder(roi, over=over, height=height))
+        alt.layer(*layers, score_ladder(roi, over=over, unit=unit, height=height, above=above))
         .resolve_scale(color="independent", shape="independent")
         .properties(width="container", height=height)
     )
     return chart
+
+
+_NAME_COLUMNS = ("at", "framework", "level")
+_LINE = 12
+"""Pixels from one line of design names to the next."""
+_NEAR = 0.14
+"""Of the axis: a name takes about so much of a narrow figure."""
+
+
+def _design_names(versions: pl.DataFrame, at: str) -> pl.DataFrame:
+    """Where a design begins in another framework than the one before, and on which of two lines (0 or 1) its name has room."""
+    end = max(versions[at], default=0.0)
+    rows: list[tuple[float, str, int]] = []
+    named = ""
+    for place, framework in versions.filter("opens").sort(at, maintain_order=True).select(at, "framework").iter_rows():
+        if framework in (None, "unknown", named):
+            continue
+        is_near = bool(rows) and place - rows[-1][0] < _NEAR * end
+        rows.append((float(place), framework, 1 - rows[-1][2] if is_near else 0))
+        named = framework
+    return pl.DataFrame(rows, schema={"at": pl.Float64, "framework": pl.String, "level": pl.Int64}, orient="row")
 
 
 def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Literal, cast
 
 import altair as alt
 import polars as pl
@@ -32,17 +32,22 @@ _GPU_LABEL = (
 )
 
 
+def _score(unit: str) -> str:
+    return f"score, {unit}" if unit else "score"
+
+
 def _gpu(key: str) -> str:
     return facts.GPUS[key].label if key in facts.GPUS else _NO_GPU if key == "unknown" else key
 
 
-def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
+def pareto(runs: pl.DataFrame, *, unit: str = "", height: int = 230) -> alt.LayerChart:
     """Score against spend, one point per run, with the front that no run beats on both.
 
     Args:
         runs: Rows of one problem as `traceparse.report.views.scored` gives them; those without score or without spend above 0 are left out.
             Set aside (``mark``) is drawn pale, ``current`` filled, and a line joins the ``on_front`` of a GPU,
             generation and way in which spend is known.
+        unit: What the score counts, for its axis.
         height: In pixels.
 
     Raises:
@@ -67,7 +72,7 @@ def pareto(runs: pl.DataFrame, *, height: int = 230) -> alt.LayerChart:
     colours, shapes = theme.shapes(theme.GPUS, drawn["gpu"].unique().to_list())
     base = alt.Chart(source(drawn, *columns), width="container", height=height)
     x = log_spend("spend_tokens", drawn["spend_tokens"])
-    y = alt.Y("shown_score:Q", title="score", axis=alt.Axis(tickCount=5))
+    y = alt.Y("shown_score:Q", title=_score(unit), axis=alt.Axis(tickCount=5))
     legend = theme.legend(map(_gpu, map(str, colours.domain)), labelExpr=_GPU_LABEL, symbolOpacity=1)
     colour = alt.Color("gpu:N", scale=colours, title=None, legend=legend)
     front = (
@@ -116,14 +121,18 @@ def score_ladder(
     roi: pl.DataFrame,
     *,
     over: Literal["cum_spend_tokens", "cum_s", "cum_usd", "step"] = "cum_spend_tokens",
+    unit: str = "",
     height: int = 280,
+    above: int = 0,
 ) -> alt.LayerChart:
     """Every official score of a run over what it had cost by then, the best so far as a line, and ``?`` at a gain that may be scatter.
 
     Args:
         roi: Rows of the table ``roi`` of one run.
         over: What the run is measured in. Rows without it are left out.
+        unit: What the score counts, for its axis.
         height: In pixels.
+        above: Pixels that the legend leaves free above the plot.
 
     Raises:
         UsageError: The frame lacks a column.
@@ -159,15 +168,17 @@ def score_ladder(
         base = base.transform_calculate(minutes="datum.cum_s / 60")
     scale = alt.Scale(zero=over != "step", nice=False, padding=6)
     x = alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=fmt, tickCount=6))
-    legend = theme.legend(map(str, colours.domain), title="check", labelExpr="replace(datum.label, '_', ' ')")
+    without_underscore = "replace(datum.label, '_', ' ')"
+    legend = theme.legend(map(str, colours.domain), title="check", labelExpr=without_underscore, offset=8 + above)
+    title = _score(unit)
     line = (
         base.transform_filter("isValid(datum.best_score)")
         .mark_line(interpolate="step-after", color=theme.colour("ink"), strokeWidth=1.6)
-        .encode(x=x, y=alt.Y("best_score:Q", title="score", axis=alt.Axis(tickCount=6)), order=alt.Order("step:Q"))
+        .encode(x=x, y=alt.Y("best_score:Q", title=title, axis=alt.Axis(tickCount=6)), order=alt.Order("step:Q"))
     )
     points = base.mark_point(size=70, opacity=0.85, cursor="pointer").encode(
         x=x,
-        y=alt.Y("score:Q", title="score", axis=alt.Axis(tickCount=6)),
+        y=alt.Y("score:Q", title=title, axis=alt.Axis(tickCount=6)),
         color=alt.Color("checked:N", scale=colours, legend=legend),
         shape=alt.Shape("checked:N", scale=shapes, legend=legend),
         tooltip=[
@@ -181,8 +192,8 @@ def score_ladder(
             alt.Tooltip("changed:N", title="kernel changed"),
         ],
     )
-    chart: alt.LayerChart = line + points
     # A layer without rows would still take part in the axes, and Vega complains of its extent.
+    chart = cast("alt.LayerChart", alt.layer(line, points) if drawn["best_score"].count() else alt.layer(points))
     if not drawn.filter((pl.col("change_basis") == "possible") & (pl.col("delta_best") > 0)).is_empty():
         chart += (
             base.transform_filter(UNSURE)
@@ -204,6 +215,10 @@ def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
     """
     columns = ("model", "budget_tokens", "share", "n_runs")
     order = curves["model"].unique(maintain_order=True).to_list()
+    # A piece of the line itself: dashes tell the models apart where colours do not.
+    legend = theme.legend(order, symbolType="stroke", symbolSize=500, symbolStrokeWidth=2)
+    # By their domain and not by an order to sort in, since legends of sorted scales are not drawn as one.
+    scale = alt.Scale(domain=order)
     chart: alt.Chart = (
         alt.Chart(source(curves, *columns), width="container", height=height)
         .mark_line(interpolate="step-after")
@@ -215,8 +230,8 @@ def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
                 axis=alt.Axis(format="%", tickCount=5),
                 scale=alt.Scale(domain=[0, 1]),
             ),
-            color=alt.Color("model:N", sort=order, title=None, legend=theme.legend(order)),
-            strokeDash=alt.StrokeDash("model:N", sort=order, legend=None),
+            color=alt.Color("model:N", scale=scale, title=None, legend=legend),
+            strokeDash=alt.StrokeDash("model:N", scale=scale, title=None, legend=legend),
             tooltip=[
                 alt.Tooltip("model:N"),
                 alt.Tooltip("budget_tokens:Q", title="spend", format=","),

@@ -33,7 +33,7 @@ def spend_strip(runs: pl.DataFrame, *, by: str = "model") -> alt.LayerChart:
     x = log_spend("spend_tokens", drawn["spend_tokens"], top=True)
     dearest_first = alt.EncodingSortField("spend_tokens", op="median", order="descending")
     y = alt.Y(f"{by}:N", sort=dearest_first, title=None)
-    ticks = base.mark_tick(thickness=1.6, size=12, opacity=0.9).encode(
+    ticks = base.mark_tick(thickness=1.8, size=12, opacity=1).encode(
         x=x,
         y=y,
         color=theme.coloured("spend_basis:N", theme.BASIS, drawn["spend_basis"], beside=names),

@@ -26,7 +26,7 @@ COLOURS: dict[str, tuple[str, str]] = {
     "faint": ("#c9ced4", "#454d56"),
     "sure": ("#08406f", "#b3dcff"),
     "likely": ("#2f7ab5", "#5da3dc"),
-    "guess": ("#7fb2d9", "#3a6f9f"),
+    "guess": ("#5b98c9", "#3f78ab"),
     "ink": ("#1c2126", "#e6e9ec"),
     "muted": ("#59626d", "#a0a9b4"),
     "rule": ("#e2e5e8", "#2c3238"),
@@ -113,6 +113,9 @@ FRAMEWORKS = {
 
 MODELS = ("blue", "orange", "green", "purple", "vermilion", "sky", "muted")
 """Colours of the compared models, best first."""
+
+UNITS = {"peak_fraction": "fraction of peak", "speedup": "speed-up over the baseline"}
+"""Metric of a score → what its axis counts."""
 
 TOKENS = "datum.value ? format(datum.value, '~s') : '0'"
 """Label of a linear axis of tokens."""
@@ -245,10 +248,14 @@ def shapes(names: dict[str, tuple[str, str]], present: list[str]) -> tuple[alt.S
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round values for a logarithmic axis: decades, and their 1-2-5 steps where the axis spans few; both ends above 0."""
+    """Round values for a logarithmic axis, the fewer to a decade the more decades it spans; both ends above 0."""
     import math
 
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1, 2, 5) if math.log10(high / low) < 1.6 else (1, 3) if math.log10(high / low) < 3 else (1,)
-    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    span = math.log10(high / low)
+    steps = _STEPS[sum(span >= limit for limit in (0.3, 0.8, 1.6, 3))]
+    ticks = [round(step * 10.0**power, 12) for power in range(first, last + 1) for step in steps]
     return [tick for tick in ticks if low * 0.7 <= tick <= high * 1.4]
+
+
+_STEPS = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))

@@ -37,7 +37,7 @@ def turn_timeline(parts: pl.DataFrame, *, measure: str = "tokens", height: int =
                 "turn:Q",
                 title="turn",
                 scale=alt.Scale(domain=[0, end], nice=False),
-                axis=alt.Axis(format="d", tickCount=8),
+                axis=alt.Axis(format="d", tickCount=8, tickMinStep=1),
             ),
             x2="after:Q",
             y=alt.Y("low:Q", title=title, axis=alt.Axis(labelExpr=theme.TOKENS, tickCount=5)),
@@ -100,7 +100,12 @@ def context_size(turns: pl.DataFrame, *, height: int = 160) -> alt.Chart:
             color=theme.colour("blue"),
         )
         .encode(
-            x=alt.X("turn:Q", title="turn", scale=alt.Scale(nice=False), axis=alt.Axis(format="d", tickCount=8)),
+            x=alt.X(
+                "turn:Q",
+                title="turn",
+                scale=alt.Scale(nice=False),
+                axis=alt.Axis(format="d", tickCount=8, tickMinStep=1),
+            ),
             y=alt.Y("input_tokens:Q", title="prompt tokens", axis=alt.Axis(labelExpr=theme.TOKENS, tickCount=4)),
             tooltip=[
                 alt.Tooltip("turn:Q"),
@@ -142,7 +147,7 @@ def phase_strip(phases: pl.DataFrame, *, height: int = 46) -> alt.Chart:
                 "first_turn:Q",
                 title="turn",
                 scale=alt.Scale(nice=False),
-                axis=alt.Axis(format="d", tickCount=8, grid=False),
+                axis=alt.Axis(format="d", tickCount=8, tickMinStep=1, grid=False),
             ),
             x2=alt.X2("after:Q"),
             color=theme.coloured("phase:N", theme.PHASES, phases["phase"]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from traceparse import charts, facts
+from traceparse.charts.theme import UNITS
 from traceparse.report import views
 from traceparse.report.page import Figure, render
 from traceparse.report.places import located
@@ -278,13 +279,13 @@ _WORDS = {
     ),
     "budgets": (
         "Score reached at a budget",
-        "The median run's share of its own final best by the time it had spent so much: "
-        "the further left a line rises, the sooner a run could have stopped.",
+        "The median run's share of its own final best by the time it had spent so much: the further left a line rises, the sooner "
+        "a run could have stopped. Runs whose spend is estimated stand further left than they are, by what their logs hide.",
     ),
     "phases": (
         "Spend by phase",
-        "Mean share over a model's runs: learning and measuring, composing a design until it passes, "
-        "making it faster, what came after.",
+        "Mean share over a model's runs, models with most runs first: learning and measuring, composing a design until it passes, "
+        "making it faster, what came after. Runs whose log shows no tool call are left out.",
     ),
 }
 """Figure → title and what to see in it."""
@@ -302,7 +303,7 @@ def _figures(data: Dataset, runs: pl.DataFrame) -> list[Figure]:
         drawn["kinds"] = charts.content_kinds(kinds)
     if (tools := views.tool_tokens(runs, data.scan("blocks"), data.scan("tool_calls"))).height:
         drawn["tools"] = charts.tool_tokens(tools)
-    if (curves := views.budget_curves(runs, data.roi)).height:
+    if (curves := views.budget_curves(runs.filter(pl.col("mark") == ""), data.roi)).height:
         drawn["budgets"] = charts.budget_curves(curves)
     if (phases := views.phase_shares(runs, data.phases)).height:
         drawn["phases"] = charts.spend_by_phase(phases)
@@ -328,9 +329,8 @@ def _board_panels(runs: pl.DataFrame) -> list[Figure]:
     panels: list[Figure] = []
     drawable = runs.drop_nulls(["shown_score", "spend_tokens"]).filter(pl.col("spend_tokens") > 0)
     for (problem,), group in drawable.sort("bench", "problem").group_by("problem", maintain_order=True):
-        metric = "speed-up over the baseline" if group["metric"][0] == "speedup" else "fraction of peak"
         runs_word = "run" if group.height == 1 else "runs"
-        reading = f"{group.height} scored {runs_word}; score is {metric}. Up is faster, left is cheaper. "
-        reading += "A line joins runs that none beats for less among those whose spend is known the same way (counted, or estimated)."
-        panels.append(Figure(f"board-{len(panels)}", charts.pareto(group), str(problem), reading))
+        reading = f"{group.height} scored {runs_word}. Up is faster, left is cheaper."
+        chart = charts.pareto(group, unit=UNITS.get(group["metric"][0], ""))
+        panels.append(Figure(f"board-{len(panels)}", chart, str(problem), reading))
     return panels

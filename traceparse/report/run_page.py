@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from traceparse import charts
+from traceparse import charts, facts
 from traceparse.audit.one import last_files
+from traceparse.charts.theme import UNITS
 from traceparse.metrics.boards import against_published
 from traceparse.metrics.narrate import paragraph
 from traceparse.published import load_boards
@@ -38,7 +39,8 @@ def run_page(data: Dataset, run: str) -> str:
     row = views.scored(frames["runs"].with_columns(duplicate_of=pl.lit(None, pl.String))).row(0, named=True)
     row["duplicate_of"] = frames["runs"]["duplicate_of"][0]
     parts = views.turn_parts(frames["turns"], frames["blocks"], frames["tool_calls"])
-    figures = _figures(frames, parts)
+    of_its_day = row["metric"] == "peak_fraction" and row["peaks_factor"] not in (None, 1.0)
+    figures = _figures(frames, parts, UNITS.get(row["metric"], "") + (" of its day" if of_its_day else ""))
     versions = frames["kernels"].drop("content")
     silent = frames["turns"]["silent"].mean()
     return render(
@@ -49,6 +51,8 @@ def run_page(data: Dataset, run: str) -> str:
         data_name=data.manifest.name,
         analysed=data.is_analysed,
         silent=silent,
+        of_its_day=of_its_day,
+        gpus=facts.GPUS,
         told=paragraph(frames),
         standing=_standing(data, frames),
         files=_files(data, row["trace_id"]),
@@ -96,7 +100,9 @@ def _findings(data: Dataset, trace_id: str) -> list[tuple[str, list[dict[str, An
 def _solution(frames: Frames) -> dict[str, Any]:
     """The files that the run ended with, as lines; empty where the trace holds none."""
     files, missing = last_files(frames)
-    return {"files": [(name, text.split("\n")) for name, text in files.items()], "missing": missing} if files else {}
+    # A newline ends the last line, it begins no other.
+    lines = [(name, text.removesuffix("\n").split("\n")) for name, text in files.items()]
+    return {"files": lines, "missing": missing} if files else {}
 
 
 _MARKS = {
@@ -127,7 +133,8 @@ _WORDS = {
     "ladder": (
         "Score over spend",
         "Each mark is one official benchmark, the line the best so far that passes its check; the bands are the phases, the "
-        "ticks the versions of the solution. A ? stands at a gain that may be scatter: the log cut a call that may have changed "
+        "ticks the versions of the solution, a dashed line a new design, named where its framework changes. "
+        "A ? stands at a gain that may be scatter: the log cut a call that may have changed "
         "the kernel. "
         f"Flat stretches are spend that bought nothing. {_LINK}",
     ),
@@ -156,17 +163,17 @@ _WORDS = {
 """Figure → title and what to see in it."""
 
 
-def _figures(frames: Frames, parts: pl.DataFrame) -> list[Figure]:
-    """Every figure that has something to draw; a table without rows has none."""
+def _figures(frames: Frames, parts: pl.DataFrame, unit: str) -> list[Figure]:
+    """Every figure that has something to draw; a table without rows has none. `unit` is what a score in the trace counts."""
     turns, roi, phases, calls = frames["turns"], frames["roi"], frames["phases"], frames["tool_calls"]
     drawn: dict[str, alt.Chart | alt.LayerChart] = {}
     bands, versions = course.bands(phases, turns), course.versions(frames["kernels"], turns)
     if roi["cum_spend_tokens"].count():
-        drawn["ladder"] = charts.ladder_in_phases(roi, bands, versions)
+        drawn["ladder"] = charts.ladder_in_phases(roi, bands, versions, unit=unit)
     elif roi.height:
-        drawn["ladder"] = charts.score_ladder(roi, over="step")
+        drawn["ladder"] = charts.score_ladder(roi, over="step", unit=unit)
     if roi["cum_s"].count():
-        drawn["ladder-time"] = charts.ladder_in_phases(roi, bands, versions, over="cum_s")
+        drawn["ladder-time"] = charts.ladder_in_phases(roi, bands, versions, over="cum_s", unit=unit)
     if phases.height:
         drawn["phase-strip"] = charts.phase_strip(phases)
     if parts.height:

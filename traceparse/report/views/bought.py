@@ -30,11 +30,14 @@ def budget_leaders(runs: pl.DataFrame, roi: pl.DataFrame, budgets: Sequence[int]
 
     Returns:
         A row for each board and way of knowing the spend with runs of two models: the columns of `BOARD`, ``metric``, ``spend_kind``,
-        ``n_runs``, and ``cells``: for each budget None where no score counted yet, else ``score`` and ``models`` (several where equal).
+        ``n_runs``, and ``cells``: for each budget None where no score counted yet, else ``score`` (on today's peaks where the factor is
+        known, as elsewhere on the page) and ``models`` (several where equal).
     """
     known = pl.all_horizontal(pl.col(BOARD) != "unknown") & pl.col("spend_kind").is_not_null()
-    able = runs.filter(known & (pl.col("mark") == "")).select("trace_id", "model", "metric", "spend_kind", *BOARD)
+    fair = runs.filter(known & (pl.col("mark") == ""))
+    able = fair.select("trace_id", "model", "metric", "spend_kind", "peaks_factor", *BOARD)
     at = score_at_budget(roi, budgets).join(able, on="trace_id", maintain_order="left")
+    at = at.with_columns(score=pl.col("score") * pl.col("peaks_factor").fill_null(1.0))
     rows = []
     for key, group in at.sort(*BOARD, "spend_kind", maintain_order=True).group_by(
         *BOARD, "spend_kind", maintain_order=True

@@ -35,7 +35,8 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``doubt`` (what speaks
         against a score that is not set aside, or ``""``); ``spend_kind`` (`traceparse.metrics.boards.spend_kind`); ``on_front`` (no
         run of the same board whose spend is known the same way scores more for less); ``in_trace`` (the trace's own score, where
-        the board's is shown and it is more than a tenth off);
+        the board's is shown and it is more than a tenth off); ``peaks_factor`` (what brings a score that the trace prints to today's
+        peaks; null where that is not known);
         ``current`` (its rules are those by which `current` shows its problem and GPU).
     """
     kept = runs.filter(pl.col("duplicate_of").is_null())
@@ -49,6 +50,7 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         "mark": pl.String,
         "doubt": pl.String,
         "in_trace": pl.Float64,
+        "peaks_factor": pl.Float64,
     }
     added = pl.DataFrame(worth, schema=types, orient="row")
     shown = ("gpu", "problem", "model", "model_canonical", "harness", "deck_generation")
@@ -58,7 +60,7 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
 
 def _worth(
     row: dict[str, Any],
-) -> tuple[float | None, str | None, str, float | None, float | None, str, str, float | None]:
+) -> tuple[float | None, str | None, str, float | None, float | None, str, str, float | None, float | None]:
     problem = facts.PROBLEMS.get(row["problem"] or "")
     metric = row["score_metric"] or (problem.metric if problem else "peak_fraction")
     factor = facts.peaks_scale(row["problem"] or "", _date(row["start_local"])) if _date(row["start_local"]) else None
@@ -72,7 +74,7 @@ def _worth(
     else:
         score, source = in_trace, "trace"
     if score is None:
-        return None, None, metric, None, None, _mark(row), "", None
+        return None, None, metric, None, None, _mark(row), "", None, factor
     ceiling = facts.attainable_ceiling(problem, row["gpu"]) if problem and today and metric == "peak_fraction" else None
     return (
         score,
@@ -83,6 +85,7 @@ def _worth(
         _mark(row),
         "its last check fails" if row["correct"] is False and not _mark(row) else "",
         in_trace if source == "board" and in_trace is not None and abs(in_trace / score - 1) > _SCATTER else None,
+        factor,
     )
 
 

@@ -61,12 +61,15 @@ def budget_curves(
 def phase_shares(runs: pl.DataFrame, phases: pl.DataFrame, *, by: str = "model") -> pl.DataFrame:
     """Which phase the spend went into: the mean over the runs of a model of each phase's share.
 
+    Runs whose log shows no tool call are left out: what the agent did, and so its phases, cannot be seen in them.
+
     Returns:
         Columns ``by``, ``phase``, ``share`` (0..1; a model's sum to 1), ``n_runs``, ``order``; models with most runs first.
     """
     order = {"profiling": 0, "writing": 1, "tuning": 2, "closing": 3}
+    seen = runs.filter(pl.col("n_tool_calls") > 0)
     spent = phases.drop_nulls("spend_tokens").join(
-        under_one_name(runs).select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id"
+        under_one_name(seen).select("trace_id", pl.col(by).fill_null("unknown")), on="trace_id"
     )
     of_run = spent.group_by(by, "trace_id", "phase").agg(pl.col("spend_tokens").sum())
     of_run = of_run.with_columns(total=pl.col("spend_tokens").sum().over("trace_id")).filter(pl.col("total") > 0)
