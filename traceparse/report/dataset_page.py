@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from traceparse import charts, facts
+from traceparse.audit.many import of_runs
 from traceparse.charts.theme import UNITS
 from traceparse.report import views
 from traceparse.report.page import Figure, render
@@ -196,8 +197,8 @@ def _skipped(data: Dataset) -> dict[str, Any]:
 
 
 def _findings(data: Dataset) -> dict[str, Any]:
-    """The audit's findings; ``audited`` says whether there was an audit at all."""
-    found = data.findings
+    """The audit's findings, of a run in two forms once; ``audited`` says whether there was an audit at all."""
+    found = of_runs(data.findings, data.runs)
     flags = findings.by_subject(found, "flag")
     return {
         "audited": data.findings_are_current is not None,
