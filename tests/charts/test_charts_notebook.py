@@ -51,6 +51,25 @@ def test_a_long_table_says_how_much_it_leaves_out() -> None:
     assert "No row." in table(pl.DataFrame({"x": []}))
 
 
+def test_names_of_columns_break_and_text_keeps_a_line_of_its_own() -> None:
+    """A long name of a column must not squeeze the words beside it to one letter a line: 26 characters take about 16 em."""
+    html = table(pl.DataFrame({"first_correct_share": [0.5], "name": ["x" * 40], "basis": ["none"]}))
+    assert ">first_<wbr>correct_<wbr>share</th>" in html
+    assert re.findall(r"min-width:(\d+)em[^>]*>([xa-z]+)</td>", html) == [("16", "x" * 40), ("2", "none")]
+
+
+def test_a_strip_of_many_runs_names_the_values_that_have_room() -> None:
+    """60 runs on 760 pixels: a line of 11 pixels takes one run's strip of 12.7, whoever has the run; 300 runs need five for it."""
+    row = {"segment": 0, "phase": "writing", "share_spend": 1.0, "first_turn": 0, "last_turn": 1, "evidence": ""}
+    for n, expected in ((30, None), (60, {"r0": "a", "r58": "b"}), (300, {"r0": "a"})):
+        models = ["a"] * (n - 2) + ["b"] * 2
+        phases = pl.DataFrame([row | {"trace_id": f"t{i}", "name": f"r{i}", "model": m} for i, m in enumerate(models)])
+        axis = charts.phase_stack(phases, by="model").to_dict()["layer"][0]["encoding"]["y"]["axis"]
+        assert axis.get("values") == (None if expected is None else list(expected))
+        assert expected is None or json.dumps(expected) in axis["labelExpr"]
+        assert "values" not in charts.phase_stack(phases).to_dict()["layer"][0]["encoding"]["y"]["axis"]
+
+
 def test_a_figure_is_a_picture_and_a_spec_that_ends_no_script() -> None:
     parts = pl.DataFrame({"part": [HOSTILE, "shell"], "tokens": [30.0, 70.0], "share": [0.3, 0.7]})
     html = figure(charts.part_bars(parts).to_dict())["text/html"]

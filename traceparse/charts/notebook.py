@@ -75,9 +75,14 @@ def table(frame: pl.DataFrame, *, rows: int = 60) -> str:
     """
     shown = frame.head(rows)
     columns = [_cells(column) for column in shown]
-    styles = [_NUMBER if column.dtype.is_numeric() else _WORDS for column in shown]
+    styles = [
+        _NUMBER
+        if column.dtype.is_numeric()
+        else f"{_WORDS};min-width:{min(max(map(len, cells), default=0), _ROOM) * 0.6:.0f}em"
+        for column, cells in zip(shown, columns, strict=True)
+    ]
     head = "".join(
-        f'<th style="{style};white-space:nowrap">{escape(name)}</th>'
+        f'<th style="{style};white-space:normal;vertical-align:bottom">{escape(name).replace("_", "_<wbr>")}</th>'
         for name, style in zip(shown.columns, styles, strict=True)
     )
     body = "".join(
@@ -92,7 +97,9 @@ def table(frame: pl.DataFrame, *, rows: int = 60) -> str:
     )
 
 
-_WORDS = "text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:7em;max-width:34em"
+_WORDS = "text-align:left;white-space:normal;overflow-wrap:anywhere;max-width:34em"
+_ROOM = 26
+"""Characters of a line that a column of text has at least, if it has so many."""
 _NUMBER = "text-align:right;white-space:nowrap"
 _LONG = 160
 _DECIMALS = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 import altair as alt
@@ -13,11 +14,17 @@ from traceparse.charts.fields import source, verified
 _NAMED = 45
 """Up to so many runs each strip has its name above it."""
 
+_LINE = 11
+"""Pixels of a line of labels."""
+
 _MEASURES = {"share_spend": "spend", "share_turns": "turns", "share_time": "time"}
 
 
 def phase_stack(
-    phases: pl.DataFrame, *, measure: Literal["share_spend", "share_turns", "share_time"] = "share_spend"
+    phases: pl.DataFrame,
+    *,
+    measure: Literal["share_spend", "share_turns", "share_time"] = "share_spend",
+    by: str | None = None,
 ) -> alt.LayerChart:
     """The phases of many runs, one strip per run, each as wide as the run: what came when, and how much of it.
 
@@ -25,6 +32,8 @@ def phase_stack(
         phases: Rows of the table ``phases`` with a column ``name`` (one per run); strips stand in the rows' order. Rows without the
             measure are left out.
         measure: What a strip's width means.
+        by: A column by which the rows are sorted: where there are too many strips for names, its values stand
+            beside the first of theirs, as far as there is room.
 
     Raises:
         UsageError: The frame lacks a column.
@@ -36,13 +45,13 @@ def phase_stack(
     few = len(names) <= _NAMED
     step = 30 if few else max(2.0, 760 / len(names))
     base = alt.Chart(source(drawn, *columns), width="container", height=step * max(len(names), 1))
-    y = alt.Y(
-        "name:N",
-        sort=names,
-        title=None if few else f"{len(names)} runs",
-        axis=alt.Axis(labels=False),
-        scale=alt.Scale(padding=0),
-    )
+    begins = {} if few or by is None else _begins(drawn, by, step)
+    axis = alt.Axis(labels=False)
+    if begins:
+        heads = f"{json.dumps(begins)}[datum.value]"
+        axis = alt.Axis(values=list(begins), labelExpr=heads, labelOverlap=False, labelBaseline="top", grid=True)
+    title = None if few else f"{len(names)} runs"
+    y = alt.Y("name:N", sort=names, title=title, axis=axis, scale=alt.Scale(padding=0))
     strips = (
         base.transform_stack(
             stack=measure, as_=["from", "until"], groupby=["trace_id"], sort=[alt.SortField("segment")]
@@ -82,6 +91,13 @@ def phase_stack(
     )
     chart: alt.LayerChart = strips + labels
     return verified(chart, columns)
+
+
+def _begins(drawn: pl.DataFrame, by: str, step: float) -> dict[str, str]:
+    """Name of the first run of each value of `by` → the value, where its strips are high enough for a line of text."""
+    groups = drawn.group_by(by, maintain_order=True).agg(pl.col("name").first(), n=pl.col("name").n_unique())
+    high = groups.filter(pl.col("n") * step >= _LINE)
+    return {str(name): str(value) for name, value in high.select("name", by).iter_rows()}
 
 
 def phase_measures(shares: pl.DataFrame) -> alt.Chart:

@@ -170,7 +170,7 @@ def rerun_roofline(points: pl.DataFrame, roofs: pl.DataFrame, *, height: int = 3
         "intensity:Q",
         title="arithmetic intensity, FLOP per byte (log)",
         scale=alt.Scale(type="log", domain=[left, right], nice=False),
-        axis=alt.Axis(values=theme.log_ticks(left, right), format="~s"),
+        axis=alt.Axis(values=theme.log_ticks(left, right), format="~g"),
     )
     y = alt.Y(
         "tflops:Q",
@@ -179,7 +179,9 @@ def rerun_roofline(points: pl.DataFrame, roofs: pl.DataFrame, *, height: int = 3
         axis=alt.Axis(values=theme.log_ticks(low, high), format="~g"),
     )
     roof = alt.Chart(source(roofs, *along), width="container", height=height).encode(x=x, y=y)
-    named = "datum.gpu_name + (isValid(datum.dtype) ? ', ' + datum.dtype : '')"
+    # Beside the end of its line, where no mark stands; names of several GPUs are too long for that place.
+    several = roofs["gpu_name"].n_unique() > 1
+    named = "datum.gpu_name + ', ' + datum.dtype" if several else "datum.dtype"
     lines = roof.mark_line(color=theme.colour("muted"), strokeWidth=1.4).encode(
         detail=["gpu_name:N", "dtype:N"], tooltip=[alt.Tooltip("gpu_name:N"), alt.Tooltip("dtype:N")]
     )
@@ -187,7 +189,13 @@ def rerun_roofline(points: pl.DataFrame, roofs: pl.DataFrame, *, height: int = 3
         roof.transform_joinaggregate(end="max(intensity)", groupby=["gpu_name", "dtype"])
         .transform_filter("datum.intensity == datum.end")
         .transform_calculate(roof=named)
-        .mark_text(align="right", dy=-6, fontSize=10, color=theme.colour("muted"))
+        .mark_text(
+            align="right" if several else "left",
+            dx=0 if several else 4,
+            dy=-6 if several else 0,
+            fontSize=10,
+            color=theme.colour("muted"),
+        )
         .encode(text="roof:N")
     )
     marks = (
@@ -200,7 +208,7 @@ def rerun_roofline(points: pl.DataFrame, roofs: pl.DataFrame, *, height: int = 3
 
 
 _ROOF_TIPS = [
-    alt.Tooltip("intensity:Q", title="FLOP per byte", format=".3~s"),
+    alt.Tooltip("intensity:Q", title="FLOP per byte", format=".3~g"),
     alt.Tooltip("tflops:Q", title="TFLOP/s", format=".3~g"),
 ]
 _DIGITS = 5
