@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invented_data import SEEN, dataset, full, rows, run
+from invented_data import SEEN, block, call, dataset, full, rows, run, turn
 
 from traceparse.report import write_report
 from traceparse.schema.reasons import REASONS
@@ -135,3 +135,53 @@ def test_a_source_has_as_many_lines_as_its_kernel_version(tmp_path: Path) -> Non
     kernel = full()["kernels"][0] | {"path": "solution.py", "content": "import torch\nx = 1\n", "n_lines": 2}
     page = text(tmp_path, rows(runs=[run(SEEN, model="m")], kernels=[kernel]), SEEN)
     assert "solution.py as the run left it, 2 lines" in page
+
+
+def test_a_line_of_the_transcript_begins_with_what_tells_something(tmp_path: Path) -> None:
+    """An edit's switch and a command's limit of time tell nothing; a tool called twice stands once."""
+    edit = '{"replace_all": false, "file_path": "solution.py", "timeout": 300000}'
+    blocks = [
+        block(SEEN, n, n, turn_number, "assistant", "tool_use", text, 5)
+        for n, (turn_number, text) in enumerate([(0, edit), (0, edit), (1, '{"session_id": 7}')])
+    ]
+    calls = [call(SEEN, n, turn_number, n, "edit", None) for n, turn_number in enumerate([0, 0, 1])]
+    turns = [turn(SEEN, n, 10) for n in range(2)]
+    tables = rows(runs=[run(SEEN, model="m", n_turns=2)], turns=turns, blocks=blocks, tool_calls=calls)
+    page = text(tmp_path, tables, SEEN)
+    assert "010 solution.py Edit ×2" in page
+    assert "110 7 Edit " in page
+    assert "2 entries" in page
+
+
+def test_a_rerun_that_nobody_could_judge_did_not_run_again(tmp_path: Path) -> None:
+    tables = full()
+    lost = tables["reruns"][0] | {
+        "rerun": 1,
+        "trace_id": "cheap",
+        "kernel_sha256": "c" * 64,
+        "outcome": "infra",
+        "shape": -1,
+    }
+    assert "1 kernel ran again on NVIDIA H200" in text(tmp_path / "one", tables)
+    tables["reruns"].append(lost)
+    page = text(tmp_path / "two", tables)
+    assert "1 kernel ran again on NVIDIA H200" in page
+    assert "; 1 more could not be judged." in page
+
+
+def test_every_basis_of_a_figure_has_its_words(tmp_path: Path) -> None:
+    """The chart of how sure figures are and the table below it name the same; grey is only what is not known."""
+    costs = [
+        {"cost_usd": 1.0, "cost_high_usd": 1.0},
+        {"cost_usd": 1.0},
+        {"cost_low_usd": 1.0, "cost_high_usd": 2.0},
+        {},
+    ]
+    more = [{"score": 0.1}, {"board_score": 0.1}, {"elapsed_s": 1.0, "elapsed_basis": "result"}, {"gpu": None}]
+    found = [run(str(n), model="m", **cost, **other) for n, (cost, other) in enumerate(zip(costs, more, strict=True))]
+    (page,) = write_report(dataset(tmp_path / "d", rows(runs=found, turns=[])), [], tmp_path / "page.html")
+    table = re.search(r'<section id="sure">.*?</section>', page.read_text("utf-8"), re.DOTALL)
+    assert table is not None
+    badges = dict(re.findall(r'<td><span class="basis b-(\S+)"[^>]*>([^<]*)</span></td>', table[0]))
+    assert "other" not in badges
+    assert {"priced", "at-least", "range-only", "printed-in-the-trace", "published", "result"} <= set(badges)

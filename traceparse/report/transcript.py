@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from typing import Any
 
 import polars as pl
@@ -18,6 +19,9 @@ SHOWN_CHARS = {"tool_result": 3000, "meta": 600}
 SHOWN_OTHER = 6000
 PREVIEW_CHARS = 140
 
+_SWITCH = re.compile(r"true|false|null|-?\d+(\.\d+)?", re.ASCII)
+"""An argument that tells nothing without its name: a switch, a limit of time, a session's number."""
+
 
 def transcript(frames: Frames) -> list[dict[str, Any]]:
     """The transcript in reading order.
@@ -27,9 +31,9 @@ def transcript(frames: Frames) -> list[dict[str, Any]]:
 
     Returns:
         Entries: a model response with the results of its calls (``id`` is ``t<turn>``, ``turn`` its row), or records between
-        responses (``turn`` None). Each has ``blocks``: dicts with ``anchor`` (``r<file>-<record>`` on the first block of a record),
-        ``label``, ``kind``, ``parts`` (name, text, characters left out), ``full`` (the command that shows the whole, or None), ``error``,
-        ``truncated``.
+        responses (``turn`` None). Each has a ``preview``, its ``tools`` with how often each was called, the number of its ``errors``,
+        and ``blocks``: dicts with ``anchor`` (``r<file>-<record>`` on the first block of a record), ``label``, ``kind``, ``parts``
+        (name, text, characters left out), ``full`` (the command that shows the whole, or None), ``error``, ``truncated``.
     """
     turns = {row["turn"]: row for row in frames["turns"].iter_rows(named=True)}
     calls = _calls(frames)
@@ -54,10 +58,8 @@ def transcript(frames: Frames) -> list[dict[str, Any]]:
                 entries.append(entry)
         entry["blocks"].append(block)
     for entry in entries:
-        entry["preview"], entry["tools"] = (
-            _preview(entry),
-            [b["tool"] for b in entry["blocks"] if b["kind"] == "tool_use"],
-        )
+        entry["preview"] = _preview(entry)
+        entry["tools"] = list(Counter(b["tool"] for b in entry["blocks"] if b["kind"] == "tool_use").items())
         entry["errors"] = sum(b["error"] for b in entry["blocks"])
     return entries
 
@@ -145,8 +147,8 @@ def _preview(entry: dict[str, Any]) -> str:
     """The first words of what was said, else of what was called."""
     for kinds in (("text",), ("tool_use",), ("thinking",), ("error", "compaction", "tool_result", "meta")):
         for block in entry["blocks"]:
-            if block["kind"] in kinds and (
-                words := " ".join(" ".join(text for _, text, _ in block["parts"])[: PREVIEW_CHARS * 3].split())
-            ):
+            texts = [text for _, text, _ in block["parts"]]
+            telling = [text for text in texts if not _SWITCH.fullmatch(text)] or texts
+            if block["kind"] in kinds and (words := " ".join(" ".join(telling)[: PREVIEW_CHARS * 3].split())):
                 return words[:PREVIEW_CHARS] + ("…" if len(words) > PREVIEW_CHARS else "")
     return ""

@@ -118,7 +118,7 @@
       const needle = $("search").value.toLowerCase().trim();
       let n = 0;
       entries.forEach((entry, at) => { const keep = texts[at].includes(needle); entry.hidden = !keep; n += keep; });
-      $("found").textContent = needle ? `${n} of ${entries.length} entries` : `${entries.length} entries`;
+      $("found").textContent = needle ? `${n} of ${entries.length} entries` : entries.length === 1 ? "1 entry" : `${entries.length} entries`;
       $("nothing").hidden = n > 0;
       highlight(needle.length > 1 ? needle : "");
     };
