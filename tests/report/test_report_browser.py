@@ -251,6 +251,16 @@ def test_a_table_of_boards_takes_the_width_of_the_window(opened: Any) -> None:
     assert opened("data", 390).page.evaluate(f"{table}.getBoundingClientRect().right") <= 390
 
 
+def test_on_a_phone_the_name_of_a_row_stays_while_its_figures_move(opened: Any) -> None:
+    page = opened("data", 390).page
+    name = "document.querySelector('#work tbody td')"
+    left = f"{name}.getBoundingClientRect().left"
+    before = page.evaluate(left)
+    page.evaluate(f"{name}.closest('.scroll').scrollLeft = 200")
+    assert page.evaluate(f"{name}.closest('.scroll').scrollLeft") > 100
+    assert page.evaluate(left) == before
+
+
 def test_figures_and_text_write_per_cent_alike(opened: Any) -> None:
     shares = opened("data").page.evaluate(
         "[...document.querySelectorAll('#coverage text')].map(t => t.textContent).filter(t => t.includes('%'))"
