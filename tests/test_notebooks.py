@@ -21,7 +21,7 @@ SWITCH = re.compile(r'^SOURCE = "sample"', re.MULTILINE)
 PROMISED = {
     # The run of the sample with most scores, as data/sample/README.md and its truth file state it.
     "01": ["20260702_091500_claude_claude-opus-4-8_01_row_softmax", "0.2079 of peak"],
-    "02": ["by hand 5,022, stated 5,022, in the table 5,022 (reported)"],
+    "02": ["by hand 5,022, stated 5,022, in the table 5,022 (estimated)"],
     "03": ["9 of 9 runs have phases", "record 37"],
     "04": ["0.2079 of peak", "it scores 0.254", "the problem has four shapes"],
     # Two of the sample's runs end on a solution of framework operations alone (data/sample/README.md).
