@@ -175,6 +175,13 @@ def test_colours_keep_their_contrast_with_the_page() -> None:
             assert ratio >= least, f"{name} {code} on {page}: {ratio:.2f}"
 
 
+def test_a_lone_run_stands_at_its_own_place_on_a_log_axis() -> None:
+    """An axis that begins and ends at 150,000 would put every tick there; this one goes from about 115,000 to 195,000."""
+    lone = RUNS.filter(pl.col("trace_id") == "cheap").with_columns(spend_tokens=pl.lit(150_000, pl.Int64))
+    assert [text for text in _written(charts.pareto(lone)) if text.endswith("k")] == ["120k", "150k"]
+    assert theme.log_span(pl.Series([10, 15])) == (10, 15)
+
+
 def test_lines_that_dashes_tell_apart_have_their_dashes_in_the_legend() -> None:
     curves = pl.concat([CURVES, CURVES.with_columns(model=pl.lit("b"))])
     (legend,) = vl_convert.vegalite_to_vega(charts.budget_curves(curves).to_dict() | {"width": 500})["legends"]

@@ -241,7 +241,7 @@ def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
     drawn = points.drop_nulls(["n_lines", "share"]).filter(pl.col("n_lines") > 0)
     drawn = drawn.with_columns(pl.col("framework").fill_null("unknown"))
     colours, shapes = theme.shapes(theme.FRAMEWORKS, drawn["framework"].unique().to_list())
-    ticks = theme.log_ticks(min(drawn["n_lines"]), max(drawn["n_lines"])) if drawn.height else []
+    ends = theme.log_span(drawn["n_lines"])
     chart: alt.Chart = (
         alt.Chart(source(drawn, *columns), width="container", height=height)
         .mark_point(filled=True, size=50, opacity=0.8)
@@ -249,8 +249,8 @@ def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
             x=alt.X(
                 "n_lines:Q",
                 title="lines of the kernel (log)",
-                scale=alt.Scale(type="log", nice=False, padding=14),
-                axis=alt.Axis(values=ticks, format="d"),
+                scale=alt.Scale(type="log", domain=ends, nice=False, padding=14),
+                axis=alt.Axis(values=theme.log_ticks(*ends), format="d"),
             ),
             y=alt.Y(
                 "share:Q",

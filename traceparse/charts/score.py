@@ -15,12 +15,12 @@ from traceparse.charts.fields import source, verified
 
 def log_spend(column: str, spend: pl.Series, *, top: bool = False) -> alt.X:
     """A logarithmic axis of spend with round ticks; the values lie above 0."""
-    ticks = theme.log_ticks(min(spend), max(spend)) if spend.len() else []
-    axis = alt.Axis(format="~s", values=ticks, orient="top" if top else "bottom")
+    ends = theme.log_span(spend)
+    axis = alt.Axis(format="~s", values=theme.log_ticks(*ends), orient="top" if top else "bottom")
     return alt.X(
         f"{column}:Q",
         title="spend, output tokens (log)",
-        scale=alt.Scale(type="log", nice=False, padding=14),
+        scale=alt.Scale(type="log", domain=ends, nice=False, padding=14),
         axis=axis,
     )
 

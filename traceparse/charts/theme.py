@@ -247,6 +247,12 @@ def shapes(names: dict[str, tuple[str, str]], present: list[str]) -> tuple[alt.S
     )
 
 
+def log_span(values: pl.Series) -> tuple[float, float]:
+    """Both ends of a logarithmic axis of these values, all above 0; wide enough for ticks to stand apart where the values are alike."""
+    low, high = (float(min(values)), float(max(values))) if values.len() else (1.0, 10.0)
+    return (low, high) if high >= 1.5 * low else (low / 1.3, high * 1.3)
+
+
 def log_ticks(low: float, high: float) -> list[float]:
     """Round values for a logarithmic axis, the fewer to a decade the more decades it spans; both ends above 0."""
     import math
