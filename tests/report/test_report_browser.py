@@ -241,6 +241,24 @@ def test_a_tip_explains_a_basis_inside_the_window(opened: Any) -> None:
     assert "o200k_base" in page.inner_text("#tip")
 
 
+def test_the_tab_key_reaches_every_tip_once_and_the_tip_stays(opened: Any) -> None:
+    """Also where the page has to scroll to it; a head that sorts and explains is one stop."""
+    page = opened("data", 1440).page
+    page.evaluate("document.querySelectorAll('main details').forEach(d => d.remove())")
+    told = []
+    for _ in range(page.evaluate("document.querySelectorAll('a, button, input, [tabindex]').length")):
+        page.keyboard.press("Tab")
+        page.wait_for_timeout(30)
+        told += [
+            page.evaluate(
+                "[document.activeElement.dataset.tip || '', document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent]"
+            )
+        ]
+    assert [given for given, _ in told] == [shown for _, shown in told]
+    by_harness_and_by_model = [shown for _, shown in told if shown == "Share of tool calls whose result is an error."]
+    assert len(by_harness_and_by_model) == 2
+
+
 def test_a_table_of_boards_takes_the_width_of_the_window(opened: Any) -> None:
     page = opened("data", 1440).page
     table = "document.querySelector('#boards .scroll')"

@@ -23,20 +23,26 @@
   const tip = document.createElement("div");
   tip.id = "tip"; tip.setAttribute("role", "tooltip"); tip.hidden = true;
   document.body.append(tip);
-  const show = (event) => {
-    const owner = event.target.closest && event.target.closest("[data-tip]");
-    if (!owner) { tip.hidden = true; return; }
-    tip.textContent = owner.dataset.tip; tip.hidden = false;
+  let owner = null;
+  const place = () => {
     const at = owner.getBoundingClientRect(), box = tip.getBoundingClientRect();
     const left = Math.min(Math.max(8, at.left), root.clientWidth - box.width - 8);
     const below = at.bottom + 6 + box.height < innerHeight;
     tip.style.left = `${Math.max(8, left)}px`;
     tip.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - box.height - 6)}px`;
   };
+  const show = (event) => {
+    owner = event.target.closest && event.target.closest("[data-tip]");
+    tip.hidden = !owner;
+    if (owner) { tip.textContent = owner.dataset.tip; place(); }
+  };
   document.addEventListener("pointerover", show);
   document.addEventListener("focusin", show);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
-  document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+  // The page also scrolls to show what the Tab key reaches: that keeps its tip.
+  document.addEventListener("scroll", () => {
+    if (!tip.hidden && owner.matches(":focus-visible")) place(); else tip.hidden = true;
+  }, { passive: true });
 
   // Tables: a click on a head sorts; empty cells stay last. A head of several names sorts by each of them.
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
@@ -55,6 +61,8 @@
       for (const name of names.length ? names : [head]) {
         const button = document.createElement("button");
         button.type = "button"; button.append(...name.childNodes); name.append(button);
+        const term = button.querySelector(".term");  // one stop for the Tab key: the button tells the tip
+        if (term) { button.dataset.tip = term.dataset.tip; term.removeAttribute("tabindex"); }
         button.addEventListener("click", () => {
           const was = button.dataset.order;
           const down = was ? was === "ascending" : head.classList.contains("n");
