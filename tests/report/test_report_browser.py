@@ -213,6 +213,9 @@ def test_the_runs_table_and_the_first_sentence_fit_the_window(browser: Any, tmp_
     assert seen.page.evaluate(f"{table}.scrollWidth - {table}.clientWidth") <= 0
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
     told = " ".join(seen.page.inner_text("h1").split())
+    seen.page.emulate_media(media="print")
+    seen.page.set_viewport_size({"width": 718, "height": 900})  # A4 less its margins
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 718
     assert told.startswith(
         "claude-fable-5, gemini-3.1-pro-preview, nemotron-3-ultra-550b-a55b and qwen3.6-max-preview lead 1 of the 4"
     )
