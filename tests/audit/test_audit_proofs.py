@@ -172,7 +172,7 @@ def _own_kernels(kernels: tuple[tuple[str, float], ...], shape: int = 0) -> str:
     """Evidence as the strict gate words it."""
     proofs = Proofs()
     figures = {
-        "shape": shape, "median": Median(1.0, 1.0, 1.0, 50), "host_ms": 1.0, "host_ahead_ms": 0.0, "best_ms": 1.0, "steps": 1, "outside_ms": 1.0, "kernel_ms": 0.9, "kernel_rotated_ms": 0.9,
+        "shape": shape, "median": Median(1.0, 1.0, 1.0, 50), "host_ms": 1.0, "host_ahead_ms": 0.0, "best_ms": 1.0, "steps": 1, "outside_ms": 1.0, "kernel_ms": 0.9, "kernels_in_turn": (),
         "kernels": kernels, "kernel_counts": (2,), "notes": (),
     }  # fmt: skip
     timing = ShapeTiming(**dict.fromkeys(field.name for field in dataclasses.fields(ShapeTiming)) | figures)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ def failed(
     outside_ms: float | None = None,
     fixed: list[dict[str, Any]] | None = None,
     rotated: list[dict[str, Any]] | None = None,
+    **kinds: list[dict[str, Any]],
 ) -> list[str]:
     """Proofs that fail for a kernel with these figures; those not given are an honest one's."""
     series = {"device_ms": [event_ms] * 20, "host_ms": [event_ms + 0.01 if host_ms is None else host_ms] * 20}
@@ -35,7 +36,10 @@ def failed(
             "warmup": [{"stable": True}],
             "standard": series,
             "hardened": series,
-            "profile": {"fixed": {"calls": fixed or calls}, "rotated": {"calls": rotated or calls}},
+            "profile": {
+                kind: {"calls": found}
+                for kind, found in {"fixed": fixed or calls, "rotated": rotated or calls, **kinds}.items()
+            },
         }
     )
     proofs = Proofs()
@@ -43,8 +47,9 @@ def failed(
     return proofs.failed
 
 
-def one_kernel(microseconds: float) -> list[dict[str, Any]]:
-    return [{"kernels": [["mine", microseconds]], "busy_us": microseconds}] * 3
+def one_kernel(*microseconds: float) -> list[dict[str, Any]]:
+    times = microseconds if len(microseconds) > 1 else microseconds * 3
+    return [{"kernels": [["mine", time]], "busy_us": time} for time in times]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +108,24 @@ def test_lines_that_outlive_the_flush(fixed_us: float, rotated_us: float, caught
     assert failed(fixed=one_kernel(fixed_us), rotated=one_kernel(rotated_us)) == ["flush_proof"] * caught
 
 
+@pytest.mark.parametrize(
+    ("settled", "rotated", "given_back", "caught"),
+    [
+        # A selection by value on an H200: 9.3 us on the first contents, 15.2 us on most others, whatever came before.
+        ((15.2, 15.2, 9.3, 15.2), (15.2, 15.2, 9.3, 15.2), (9.3, 9.3, 9.3, 9.3), False),
+        ((9.3, 9.3, 9.3, 9.3), (15.2, 15.2, 15.2, 15.2), (9.3, 9.3, 9.3, 9.3), True),  # it remembers what it read
+        ((9.3, 9.3, 9.3, 9.3), (9.3, 9.3, 9.3, 9.3), (15.2, 15.2, 15.2, 15.2), True),  # its lines had stayed
+        ((9.3, 9.3, 9.3, 9.3), (15.2, 9.3, 15.2, 9.3), (9.3, 15.2, 15.2, 9.3), False),  # a rhythm of its own
+        ((9.3, 9.3, 9.3, 9.3), (15.2, 9.3, 15.2, 15.2), (9.3, 9.3, 9.3, 9.3), True),
+    ],
+)
+def test_what_depends_on_the_contents_is_no_memory_of_them(
+    settled: tuple[float, ...], rotated: tuple[float, ...], given_back: tuple[float, ...], caught: bool
+) -> None:
+    kinds = {"settled": one_kernel(*settled), "rotated": one_kernel(*rotated), "given_back": one_kernel(*given_back)}
+    assert failed(fixed=one_kernel(9.3, 9.3, 9.3, 9.3), **kinds) == ["flush_proof"] * caught
+
+
 def test_one_idle_call_among_many_is_enough() -> None:
     idle = {"kernels": [], "busy_us": 0.0}
     assert failed(rotated=[CALL] * 15) == []
@@ -118,8 +141,8 @@ def test_no_call_is_shorter_than_the_device_needs(event_ms: float, caught: bool)
 
 
 def test_persisting_lines_are_forbidden_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-    from traceparse.rerun.child import cudart
+    torch = pytest.importorskip("torch")
+    from traceparse.rerun.child import cudart, meter
 
     told: list[tuple[Any, ...]] = []
 
@@ -128,6 +151,9 @@ def test_persisting_lines_are_forbidden_and_given_back(monkeypatch: pytest.Monke
             self.name = name
 
         def __call__(self, *arguments: Any) -> int:
+            if self.name == "cudaDeviceGetLimit":
+                arguments[0]._obj.value = 32 << 20
+                arguments = arguments[1:]
             told.append((self.name, *(getattr(one, "value", one) for one in arguments)))
             return 0
 
@@ -139,9 +165,19 @@ def test_persisting_lines_are_forbidden_and_given_back(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(cudart, "_library_path", lambda: "libcudart.so")
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library())
-    cudart.CudaRuntime().reset_persisting_l2()
+    clock = meter.Clock(torch.device("cpu"), None, 0)
+    clock._runtime = cudart.CudaRuntime()
+    with clock.nothing_persists():
+        told.append(("within",))
     # cudaLimitPersistingL2CacheSize is 6 in the toolkit's driver_types.h; it goes first, else a new line may come between.
-    assert told[:2] == [("cudaDeviceSetLimit", 6, 0), ("cudaCtxResetPersistingL2Cache",)]
+    # Afterwards the candidate's own limit stands again: else no later call would show what it gains by it.
+    assert [one for one in told if one != ("cudaGetLastError",)] == [
+        ("cudaDeviceGetLimit", 6),
+        ("cudaDeviceSetLimit", 6, 0),
+        ("cudaCtxResetPersistingL2Cache",),
+        ("within",),
+        ("cudaDeviceSetLimit", 6, 32 << 20),
+    ]
 
 
 def test_a_lock_that_a_killed_build_left_is_gone_before_the_next_stage(

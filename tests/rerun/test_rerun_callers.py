@@ -12,8 +12,8 @@ import pytest
 from traceparse.rerun import Limits, Target, rerun
 from traceparse.rerun.child.guise import BENCHMARK, CHECK, Guise
 
-pytest.importorskip("torch")
-from traceparse.rerun.child import meter
+torch = pytest.importorskip("torch")
+from traceparse.rerun.child import meter  # noqa: E402
 
 KERNELS = Path(__file__).parent / "kernels" / "callers"
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
@@ -93,3 +93,14 @@ def test_the_decks_timer_calls_the_model_itself_as_the_benchmark_does(tmp_path: 
         (folder / BENCHMARK, "main"),
         (timing, "time_fn"),
     ]
+
+
+def test_ours_and_the_decks_timer_follow_each_other_and_themselves_equally_often(tmp_path: Path) -> None:
+    told: list[str] = []
+    peer = meter.Peer(
+        lambda fn, inputs, iters, warmup: fn(*inputs), lambda: told.append("deck") or 1.0, (), lambda call, a: call(*a)
+    )
+    clock = meter.Clock(torch.device("cpu"), None, 0)
+    meter.series(clock, lambda _: told.append("ours"), lambda *_: (), 5, [], hardened=False, limit_s=60, peer=peer)
+    assert told == ["ours", "deck", "deck", "ours", "ours", "deck", "deck", "ours", "ours", "deck"]
+    assert peer.found == [1.0] * 5

@@ -35,18 +35,28 @@ def candidate(tmp_path: Path) -> Candidate:
 
 
 def test_profiles_take_one_set_and_then_all_in_turn(candidate: Candidate, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[bool, list[int]] = {True: [], False: []}
-
+    called: list[tuple[int, list[float]]] = []  # address and first row of what the model got, recorded or not
+    seen: dict[str, list[int]] = {}  # which of these calls are recorded
     asked: list[str] = []
+    forward = candidate.model.forward
+
+    def watched(x: torch.Tensor) -> torch.Tensor:
+        called.append((x.data_ptr(), x[0].tolist()))
+        result: torch.Tensor = forward(x)
+        return result
+
+    monkeypatch.setattr(candidate.model, "forward", watched)
 
     def recorded(clock: Any, groups: list[dict[str, recording.Part]], count: int) -> Any:
+        called.clear()
         for group in groups:
             for at in range(count):
-                for part in group.values():
+                for kind, part in group.items() if at % 2 == 0 else reversed(group.items()):
                     inputs = part.prepare(at)
-                    seen[part.hardened].append(inputs[0].data_ptr())
+                    seen.setdefault(kind, []).append(len(called))
                     part.call(inputs)
                     asked.append(Path(sys.argv[0]).name)
+                    assert part.hardened == (kind in {"given_back", "rotated"})
         return [list(group) for group in groups]
 
     monkeypatch.setattr(recording, "record", recorded)
@@ -54,11 +64,18 @@ def test_profiles_take_one_set_and_then_all_in_turn(candidate: Candidate, monkey
     candidate.runtime = candidate.runtime or object()  # type: ignore[assignment]
     candidate.ready({"recipes": RECIPES})
     assert candidate.profile({"count": 4}) == {}
-    assert candidate.profiled({}) == {"groups": [["fixed", "checked"], ["rotated"]]}
-    assert asked == ["benchmark.py", "check.py"] * 4 + ["benchmark.py"] * 4
-    assert len(set(seen[False])) == 1
-    assert len(set(seen[True])) == 3
-    assert seen[True][0] == seen[True][3] == seen[False][0]
+    assert candidate.profiled({}) == {"groups": [["fixed", "checked"], ["given_back"], ["settled", "rotated"]]}
+    assert asked == ["benchmark.py", "check.py", "check.py", "benchmark.py"] * 2 + ["benchmark.py"] * 12
+    one = [called[call] for kind in ("fixed", "checked", "given_back") for call in seen[kind]]
+    assert all(call == one[0] for call in one)
+    for settled, rotated in zip(seen["settled"], seen["rotated"], strict=True):
+        assert called[settled] == called[rotated] == called[settled - 1]
+        assert called[rotated - 1][0] == called[rotated][0]
+        assert called[rotated - 1][1] != called[rotated][1]
+    sets = [called[call] for call in seen["rotated"]]
+    assert len({address for address, _ in sets}) == 3
+    assert sets[0][0] == sets[3][0] == one[0][0]
+    assert sets[0][1] != sets[3][1] != one[0][1] != sets[0][1]
 
 
 def test_a_recording_says_what_is_whose() -> None:

@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +190,11 @@ def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
         def flush(self) -> None:
             told.append("flush")
 
-        def reset_persisting(self) -> None:
+        @contextmanager
+        def nothing_persists(self) -> Iterator[None]:
             told.append("reset")
+            yield
+            told.append("allowed again")
 
         def once(self, call: Any, inputs: Any) -> tuple[float, float]:
             told.append("window opens")
@@ -207,7 +212,7 @@ def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
 
     clock = Watched(torch.device("cpu"), None, 0)
     taken = meter.series(clock, call, prepare, 2, [], hardened=True, limit_s=60)
-    window = ["reset", "flush", "window opens", "call", "window closes"]
+    window = ["reset", "flush", "window opens", "call", "window closes", "allowed again"]
     assert told == ["prepare", *window, "prepare the last", *window]
     assert taken["kept"] == {}
     taken = meter.series(clock, call, prepare, 4, [1], hardened=False, limit_s=60)

@@ -39,7 +39,7 @@ PROOFS: dict[str, str] = {
     "device_time": "event time agrees with host time until the device is idle, and with the kernels' own (side streams, late work)",
     "outside_clock": "no call is told to be quicker than calls back to back by the judge's clock, in another process",
     "every_call_runs": "each call puts work on the device",
-    "flush_proof": "kernels are no slower on rotating inputs with persisting L2 lines given back",
+    "flush_proof": "kernels are no slower where persisting L2 lines are given back and the call before saw other contents",
     "own_kernels": "most of the device time is spent in kernels that are not a library's or torch's own",
     "asked_alike": "the same kernels run whether the deck's check or its benchmark seems to call",
     "below_ceiling": "no shape is faster than the device can be",
@@ -213,14 +213,15 @@ def judge_timing(proofs: Proofs, timing: ShapeTiming, ceiling_ms: float | None, 
 
 
 def _judge_kernels(proofs: Proofs, timing: ShapeTiming, at: str) -> None:
-    if timing.kernel_ms is None or timing.kernel_rotated_ms is None:
+    if timing.kernel_ms is None or timing.kernels_in_turn is None:
         for name in ("every_call_runs", "flush_proof", "own_kernels", "asked_alike"):
             proofs.add(name, None, f"{at}: no profile could be taken")
         return
     counts = sorted(set(timing.kernel_counts))
     put = f"; {timing.launches}" if timing.launches else ""
     proofs.add("every_call_runs", counts[0] > 0, f"{at}: device activities in single calls: {counts}{put}")
-    _judge_flush(proofs, at, timing.kernel_ms, timing.kernel_rotated_ms)
+    for calls in timing.kernels_in_turn:
+        proofs.add("flush_proof", 4 * calls.slower < 3 * len(calls.pairs), f"{at}: {calls}")
     # Of a chain single steps are recorded, after a flush each: they may well be slower than the chain's.
     if timing.steps == 1 and timing.kernel_ms > 1.1 * timing.median.value + _RESOLUTION_MS:
         text = f"{at}: kernels run for {timing.kernel_ms:.4f} ms of a call that takes {timing.median.value:.4f} ms by events"
@@ -256,12 +257,6 @@ def judge_launches(proofs: Proofs, timing: ShapeTiming, allowed: int, *, left_to
     text = f"{at}: {timing.launches}; the problem allows {allowed}"
     proofs.add("stated_launches", None if left_to_reader else within, text)
     return within
-
-
-def _judge_flush(proofs: Proofs, at: str, fixed: float, rotated: float) -> None:
-    slower = rotated > 1.25 * fixed and rotated - fixed > 0.003
-    text = f"{at}: kernel time {fixed:.4f} ms on one set of inputs, {rotated:.4f} ms on rotating ones"
-    proofs.add("flush_proof", not slower, text)
 
 
 def library_shares(kernels: Sequence[tuple[str, float]]) -> dict[str, float]:

@@ -73,6 +73,30 @@ class Launches:
 
 
 @dataclass(frozen=True)
+class InTurn:
+    """Device times of calls on the same contents, pair by pair, of which only the first may profit by what came before.
+
+    Attributes:
+        what: What is different in the second of each pair.
+        pairs: Milliseconds.
+    """
+
+    what: str
+    pairs: tuple[tuple[float, float], ...]
+
+    @property
+    def slower(self) -> int:
+        """Pairs whose second is slower, by a quarter and 3 microseconds: far more than the same work varies by."""
+        return sum(second > 1.25 * first and second - first > 0.003 for first, second in self.pairs)
+
+    def __str__(self) -> str:
+        first, second = (statistics.median(times) for times in zip(*self.pairs, strict=True))
+        return (
+            f"kernel time {first:.4f} ms, {second:.4f} ms {self.what} ({self.slower} of {len(self.pairs)} pairs slower)"
+        )
+
+
+@dataclass(frozen=True)
 class ShapeTiming:
     """Everything measured on one shape; where whole chains of steps are timed, a call is one step.
 
@@ -89,7 +113,8 @@ class ShapeTiming:
         deck_timer_ms: The deck's own timer on the same model and inputs, call by call in turn with ours (median); None
             where the deck has none.
         kernel_ms: Device time of what the call launched; None where no profile could be taken.
-        kernel_rotated_ms: The same under rotation.
+        kernels_in_turn: Device times (ms) of calls held against each other, by what is different in each pair's second;
+            None where no profile could be taken. See `InTurn`.
         kernels: Names of the kernels, most time first, with their share of the device time.
         kernel_counts: Device activities in each profiled call.
         clock_mhz: Clock of the multiprocessors right after the series; None where the driver tells none.
@@ -108,7 +133,7 @@ class ShapeTiming:
     steps: int
     deck_timer_ms: float | None
     kernel_ms: float | None
-    kernel_rotated_ms: float | None
+    kernels_in_turn: tuple[InTurn, ...] | None
     kernels: tuple[tuple[str, float], ...]
     kernel_counts: tuple[int, ...]
     clock_mhz: int | None
@@ -144,7 +169,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         steps=steps,
         deck_timer_ms=statistics.median(event["deck_timer_ms"]) if event.get("deck_timer_ms") else None,
         kernel_ms=_busy_ms(fixed),
-        kernel_rotated_ms=_busy_ms(rotated),
+        kernels_in_turn=_in_turn(profile) if profile and fixed and rotated else None,
         kernels=_shares([*fixed, *rotated]),
         kernel_counts=tuple(len(call["kernels"]) for call in (*fixed, *rotated)),
         clock_mhz=event.get("clock_mhz"),
@@ -202,6 +227,34 @@ def _asked_apart(benchmark: Sequence[Mapping[str, Any]], check: Sequence[Mapping
     if max(busy) > _TIMES_APART * min(busy) and max(busy) - min(busy) > _MS_APART:
         found.append(f"{busy[0]:.4f} ms on the device for benchmark.py, {busy[1]:.4f} ms for check.py")
     return tuple(found)
+
+
+_GIVEN_BACK = "with persisting L2 lines given back"
+_OTHER_CONTENTS = "where the call before saw other contents"
+_ROTATING = "on other contents at other addresses"
+
+
+def _in_turn(profile: Mapping[str, Any]) -> tuple[InTurn, ...]:
+    """What a kernel takes may depend on what it reads (a selection by value, lengths), so pairs are of the same contents.
+
+    Of a chain of steps there are two different chains to compare, and each step's work is the same by its shape.
+    """
+    kinds = (
+        (_GIVEN_BACK, "fixed", "given_back"),
+        (_OTHER_CONTENTS, "settled", "rotated"),
+        *(((_ROTATING, "fixed", "rotated"),) if "settled" not in profile else ()),
+    )
+    busy = {
+        kind: [call["busy_us"] / 1e3 for call in profile[kind]["calls"]]
+        for _, *both in kinds
+        for kind in both
+        if kind in profile
+    }
+    return tuple(
+        InTurn(what, tuple(zip(busy[one], busy[other], strict=False)))
+        for what, one, other in kinds
+        if busy.get(one) and busy.get(other)
+    )
 
 
 def _busy_ms(calls: Sequence[Mapping[str, Any]]) -> float | None:

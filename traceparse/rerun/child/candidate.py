@@ -245,9 +245,13 @@ class Candidate:
         return {"warmup": [warm], "standard": standard, "hardened": hardened, "deck_timer_ms": peer.found}
 
     def profile(self, message: Message) -> Message:
-        """Record what runs on the device: ``fixed`` in calls on one set of inputs, ``rotated`` in calls on rotating sets.
+        """Record what runs on the device in calls of five kinds.
 
-        ``checked`` takes turns with ``fixed`` on the same inputs, but in the name of the deck's check.
+        ``fixed`` and ``checked``, in turn on one set of inputs, in the name of the deck's benchmark and its check. Then
+        ``given_back``: ``fixed`` once more with persisting L2 lines given back. Then, in turn on rotating sets with
+        moving contents, ``settled``: the very contents were computed on just before, and ``rotated``: others were, at the
+        same addresses, and persisting lines are given back. What a kernel takes may depend on what it reads, so kinds
+        that are held against each other read the same.
         """
         if self.runtime is None:
             raise RuntimeError("there is no device to profile")
@@ -256,21 +260,31 @@ class Candidate:
             self._recording = self._chains().recorded([recipe.seed for recipe in self._recipes], count)
             return {}
 
-        def one(script: str) -> recording.Part:
+        def one(script: str, *, hardened: bool = False) -> recording.Part:
             def prepare(_: int) -> Sequence[Any]:
                 self._wear(script)
                 return self._inputs[0]
 
-            return recording.Part(partial(self.guises[script].run, self.model), prepare)
+            return recording.Part(partial(self.guises[script].run, self.model), prepare, hardened)
 
-        def rotated(at: int) -> Sequence[Any]:
-            self._wear(BENCHMARK)
-            return self._rotated(at)
+        def moving(*, settled: bool) -> recording.Part:
+            run = partial(self.guises[BENCHMARK].run, self.model)
+
+            def prepare(at: int) -> Sequence[Any]:
+                self._wear(BENCHMARK)
+                with torch.no_grad():
+                    run(self._moved(at, 0 if settled else count))
+                return self._moved(at)
+
+            return recording.Part(run, prepare, hardened=not settled)
 
         # The plain ones first: giving persisting lines back would disarm what they are to be held against.
-        plain = {"fixed": one(BENCHMARK), "checked": one(CHECK)}
-        hardened = recording.Part(partial(self.guises[BENCHMARK].run, self.model), rotated, hardened=True)
-        self._recording = recording.record(self.clock, [plain, {"rotated": hardened}], count)
+        groups = [
+            {"fixed": one(BENCHMARK), "checked": one(CHECK)},
+            {"given_back": one(BENCHMARK, hardened=True)},
+            {"settled": moving(settled=True), "rotated": moving(settled=False)},
+        ]
+        self._recording = recording.record(self.clock, groups, count)
         return {}
 
     def profiled(self, _: Message) -> Message:
@@ -280,11 +294,14 @@ class Candidate:
         held, self._recording = self._recording, None
         return recording.read(held)
 
-    def _rotated(self, at: int, _: bool = False) -> Sequence[Any]:
-        """The inputs of call `at`, in turn from all sets, with contents that no call before had."""
+    def _rotated(self, at: int, _: bool) -> Sequence[Any]:
+        return self._moved(at)
+
+    def _moved(self, at: int, further: int = 0) -> Sequence[Any]:
+        """The inputs of call `at`, in turn from all sets, with contents by `at` and `further`."""
         chosen = at % len(self._inputs)
         recipe = self._recipes[chosen]
-        moved = Recipe(recipe.seed, recipe.shift + 1 + at)
+        moved = Recipe(recipe.seed, recipe.shift + 1 + at + further)
         overwrite(self._inputs[chosen], build_inputs(self.reference, self.shape, moved, self.device))
         return self._inputs[chosen]
 

@@ -97,6 +97,9 @@ def profile(session: Session) -> None:
         if not _any_kernel(reply) and not _sees_device():
             print(f"profile, shape {at}: the tracer shows no device activity here, not even our own", flush=True)
             reply = {kind: {"calls": []} for kind in reply}
+        for kind, part in reply.items():
+            times = " ".join(f"{call['busy_us']:.1f}" for call in part["calls"])
+            print(f"profile, shape {at}, {kind}: {times} us on the device, call by call", flush=True)
         session.parent.send({**reply, "event": "profile", "shape": at})
 
 

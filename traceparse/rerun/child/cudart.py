@@ -57,13 +57,24 @@ class CudaRuntime:
         """Wait for all streams of the device."""
         self._check(self._synchronize(), "synchronize")
 
-    def reset_persisting_l2(self) -> None:
+    def reset_persisting_l2(self) -> int:
         """Return all persisting L2 lines to normal and allow no new ones.
 
         Devices without persisting L2 (before Ampere) answer with an error that means there is nothing to reset.
+
+        Returns:
+            Bytes that were allowed to persist, for `allow_persisting_l2`.
         """
-        self._lib.cudaDeviceSetLimit(_LIMIT_PERSISTING_L2, ctypes.c_size_t(0))
+        allowed = ctypes.c_size_t(0)
+        self._lib.cudaDeviceGetLimit(ctypes.byref(allowed), _LIMIT_PERSISTING_L2)
+        self.allow_persisting_l2(0)
         self._lib.cudaCtxResetPersistingL2Cache()
+        self._lib.cudaGetLastError()
+        return allowed.value
+
+    def allow_persisting_l2(self, size: int) -> None:
+        """Allow so many bytes of L2 to persist."""
+        self._lib.cudaDeviceSetLimit(_LIMIT_PERSISTING_L2, ctypes.c_size_t(size))
         self._lib.cudaGetLastError()
 
     def allocate(self, size: int) -> int:

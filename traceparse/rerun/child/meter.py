@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,15 @@ class Clock:
         if self._runtime:
             self._runtime.synchronize()
 
-    def reset_persisting(self) -> None:
-        """Give persisting L2 lines back."""
-        if self._runtime:
-            self._runtime.reset_persisting_l2()
+    @contextmanager
+    def nothing_persists(self) -> Iterator[None]:
+        """Give persisting L2 lines back and allow none within; afterwards as many as before."""
+        allowed = self._runtime.reset_persisting_l2() if self._runtime else 0
+        try:
+            yield
+        finally:
+            if self._runtime and allowed:
+                self._runtime.allow_persisting_l2(allowed)
 
     def once(self, call: Call, inputs: Sequence[Any]) -> tuple[float, float]:
         """Time one call; its result is `last`.
@@ -140,7 +146,7 @@ def series(
         keep: Calls whose results are kept for the judge; where there are any, the last one's is too.
         hardened: Also give persisting L2 lines back before each call.
         limit_s: Time for the whole series.
-        peer: Takes its turn after each call.
+        peer: Takes its turn before and after calls by turns, so that each of the two follows itself as often as the other.
 
     Returns:
         ``device_ms`` and ``host_ms`` of each call, ``kept`` (results by call).
@@ -151,16 +157,17 @@ def series(
     started = _perf_counter()
     for at in range(count):
         last = at == count - 1 or (at >= 4 and _perf_counter() - started > limit_s)
+        if peer is not None and at % 2:
+            peer.take()
         inputs = prepare(at, last)
-        if hardened:
-            clock.reset_persisting()
-        clock.flush()
-        device, host = clock.once(call, inputs)
+        with clock.nothing_persists() if hardened else nullcontext():
+            clock.flush()
+            device, host = clock.once(call, inputs)
         device_ms.append(device)
         host_ms.append(host)
         if at in keep or (last and keep):
             kept[at] = clone(clock.last)
-        if peer is not None:
+        if peer is not None and not at % 2:
             peer.take()
         if last:
             break

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -67,14 +68,13 @@ def record(clock: Clock, groups: Sequence[Mapping[str, Part]], count: int) -> Re
             for at, kind in [turns[0], *turns] if lost else turns:
                 part = group[kind]
                 inputs = part.prepare(at)
-                if part.hardened:
-                    clock.reset_persisting()
-                clock.flush()
-                clock.synchronize()
-                with record_function(_LOST if lost else mark + kind):
-                    with _no_grad():
-                        part.call(inputs)
+                with clock.nothing_persists() if part.hardened else nullcontext():
+                    clock.flush()
                     clock.synchronize()
+                    with record_function(_LOST if lost else mark + kind):
+                        with _no_grad():
+                            part.call(inputs)
+                        clock.synchronize()
                 lost = False
     return Recording(recorded, mark, tuple(kind for group in groups for kind in group))
 

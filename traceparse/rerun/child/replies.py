@@ -52,7 +52,11 @@ FORMS: dict[str, _Form] = {
         "steps?": int,
     },
     "profile": {},
-    "profiled": {"fixed": _CALLS, "rotated": _CALLS, "checked?": _CALLS},
+    "profiled": {
+        "fixed": _CALLS,
+        "rotated": _CALLS,
+        **dict.fromkeys(("checked?", "given_back?", "settled?"), _CALLS),
+    },
     "burst": {},
     "move": {},
     "fetch": _OUTPUTS,
