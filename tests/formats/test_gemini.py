@@ -17,6 +17,7 @@ from traceparse.model import MAIN, Agent, Trace, Usage
 STREAM = (FIXTURES / "gemini_stream/stream.jsonl").read_bytes()
 CHAT_NAME = "chats/session-2026-01-30T06-08-7befeae5.jsonl"
 CHAT = (FIXTURES / "gemini_chat" / CHAT_NAME.partition("/")[2]).read_bytes()
+LATER = STREAM.replace(b"2026-01-30T06", b"2026-01-30T07")
 INIT = {"type": "init", "timestamp": "2026-01-30T06:18:17.000Z", "session_id": "s", "model": "g"}
 
 
@@ -52,7 +53,7 @@ def test_stream_results_say_what_they_say() -> None:
 def test_killed_second_run_makes_the_total_a_lower_bound() -> None:
     trace = read_bytes(gemini_stream, STREAM + jsonl(INIT))
     assert (trace.totals_final, trace.elapsed_s) == (False, None)
-    twice = read_bytes(gemini_stream, STREAM + STREAM)
+    twice = read_bytes(gemini_stream, STREAM + LATER)
     assert twice.totals == Usage(600, 1800, None, None, 200, 80)
     assert twice.totals_final
 
@@ -177,5 +178,5 @@ def test_a_result_that_stands_twice_is_one_result_until_a_new_start() -> None:
         trace = read_bytes(gemini_stream, data)
         assert (trace.totals, trace.elapsed_s) == (Usage(300, 900, None, None, 100, 40), 13.5)
         assert {s.reason for s in trace.skipped if s.record >= STREAM.count(b"\n")} == {"duplicate"}
-    trace = read_bytes(gemini_stream, STREAM + jsonl(INIT) + result)
+    trace = read_bytes(gemini_stream, STREAM + jsonl(INIT, again))
     assert (trace.totals, trace.elapsed_s) == (Usage(600, 1800, None, None, 200, 80), 27.0)

@@ -81,8 +81,10 @@ def test_rows_that_give_no_trace_are_named() -> None:
         list(hub_rows.read(BytesLog({"rows.jsonl": data}, strict=True)))
 
 
-def test_a_session_twice_gets_two_names() -> None:
-    assert [t.part for t in read(jsonl(ROWS[2], ROWS[2]))] == ["s-chat", "s-chat-1"]
+def test_a_session_in_two_rows_gets_two_names_and_a_row_twice_one() -> None:
+    assert [t.part for t in read(jsonl(ROWS[2], ROWS[2] | {"harness": "x"}))] == ["s-chat", "s-chat-1"]
+    (trace,) = read(jsonl(ROWS[2], ROWS[2]))
+    assert [(s.record, s.reason, s.kind) for s in trace.skipped] == [(1, "duplicate", "by_design")]
 
 
 def test_sniff() -> None:

@@ -25,7 +25,7 @@ from traceparse.formats.anthropic import (
 )
 from traceparse.formats.blocks import cut_marked
 from traceparse.formats.loose import count, instant, mapping, number, string, unread
-from traceparse.formats.records import note_counts, raw_text, unknown
+from traceparse.formats.records import Repeats, note_counts, raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector
 from traceparse.model import COUNTS, MAIN, Agent, Block, Event, Trace, Usage
 
@@ -108,7 +108,8 @@ def read(log: Log) -> Iterable[Trace]:
     events: list[Event] = []
     for line, record in log.decode(_DECODER, banner=True):
         try:
-            events.append(reader.event(line, record))
+            if (event := reader.event(line, record)) is not None:
+                events.append(event)
         except RecursionError:  # content that could be skipped over, but not decoded
             log.skip(line, "too_deep", "dropped")
     yield reader.trace(events)
@@ -124,9 +125,10 @@ class _Reader:
         self.streaming: dict[str, str] = {}
         self.seen: set[str] = set()
         self.n_boundaries = self.n_summaries = 0
+        self.repeats = Repeats()
 
-    def event(self, line: Line, record: _Record) -> Event:
-        """The event of one record."""
+    def event(self, line: Line, record: _Record) -> Event | None:
+        """The event of one record; None where it only repeats a result."""
         event = Event(line.record, "system", [], agent=record.parent_tool_use_id or MAIN)
         event.timestamp = instant(record.timestamp)
         if record.uuid is not None:
@@ -145,6 +147,9 @@ class _Reader:
             note_counts(self.log, line, event.usage, mapping(record.event).get("usage"))
             event.blocks.append(Block("meta", raw_text(line)))
         elif record.type == "result":
+            if self.repeats(line):
+                self.log.skip(line, "duplicate", "by_design")
+                return None
             note_counts(self.log, line, self.results.take(record), record.usage, record.model_usage)
             event.blocks.append(Block("error" if record.is_error is True else "meta", raw_text(line)))
         elif record.type == "system":

@@ -22,7 +22,7 @@ from traceparse.formats.loose import (
     use_block,
     whole,
 )
-from traceparse.formats.records import note_counts, raw_text, trace_of_log, unknown
+from traceparse.formats.records import Repeats, note_counts, raw_text, trace_of_log, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
 from traceparse.model import Block, Event, Role, Trace, Usage
 
@@ -123,6 +123,7 @@ class _Reader:
         self._counters: dict[str | None, RunningTotal] = {}
         self._thread: str | None = None
         self._called: set[str] = set()
+        self._repeats = Repeats()
 
     def total(self) -> Vector | None:
         """Token counts over all threads; None where no turn was completed."""
@@ -134,6 +135,12 @@ class _Reader:
 
     def take(self, line: Line, record: _Record) -> list[Event]:
         """The events of one record: two for an item that only its completion reports."""
+        if record.type == "thread.started":
+            self._repeats = Repeats()  # items are numbered anew
+        numbered = record.item is not None and record.item.id is not None
+        if (numbered or (record.type == "turn.completed" and record.usage is not None)) and self._repeats(line):
+            self.log.skip(line, "duplicate", "by_design")
+            return []
         if record.item is not None and record.type in ("item.started", "item.updated", "item.completed"):
             return self._item(line, record.type, record.item)
         if record.type not in _TYPES:

@@ -16,7 +16,7 @@ import msgspec
 from traceparse.formats import Knows
 from traceparse.formats.codex_items import Item, item_blocks, polled
 from traceparse.formats.loose import count, instant, mapping, number, string, unread, whole
-from traceparse.formats.records import note_counts, raw_text, unknown
+from traceparse.formats.records import Repeats, note_counts, raw_text, unknown
 from traceparse.formats.running_total import RunningTotal, Vector, add, openai_usage
 from traceparse.model import Block, Event, ToolResult, Trace, Usage
 
@@ -119,10 +119,14 @@ class _Reader:
         self.last_single: Vector | None = None
         self.by_age = False
         self.unread: tuple[str, ...] = ()
+        self.repeats = Repeats()
 
     def take(self, line: Line, record: _Record) -> None:
         """The event of one record, without its usage: that is known only once the replayed part is."""
         event = Event(line.record, "system", [], timestamp=instant(record.timestamp))
+        if event.timestamp is not None and self.repeats(line):
+            self.log.skip(line, "duplicate", "by_design")
+            return
         payload = record.payload
         index = len(self.events)
         if payload is None and record.type not in _ENVELOPES:

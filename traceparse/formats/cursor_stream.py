@@ -28,7 +28,7 @@ from traceparse.formats.loose import (
     use_block,
     whole,
 )
-from traceparse.formats.records import Results, convert, note_counts, raw_text, trace_of_log, unknown
+from traceparse.formats.records import Repeats, Results, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "cursor-stream"
@@ -104,10 +104,15 @@ class _Reading:
         self.closed: dict[str, tuple[Event, bytes]] = {}
         self.partial: Event | None = None
         self.results = Results()
+        self.repeats = Repeats()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         self.session = self.session or string(row.session_id)
         event = Event(line.record, "system", [], timestamp=instant(row.timestamp_ms))
+        is_piece = row.type in ("assistant", "thinking")
+        if event.timestamp is not None and self.repeats(line, piece=is_piece):
+            self.log.skip(line, "duplicate", "by_design")
+            return
         if row.type in ("assistant", "thinking"):
             yield from self._speech(line, row, event)
             return

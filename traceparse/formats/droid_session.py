@@ -27,7 +27,7 @@ from traceparse.formats.loose import (
     use_block,
     version_text,
 )
-from traceparse.formats.records import convert, note_counts, raw_text, trace_of_log, unknown
+from traceparse.formats.records import Repeats, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "droid-session"
@@ -131,9 +131,13 @@ class _Reading:
         self.log = log
         self.start: _Row | None = None
         self.n_compactions = 0
+        self.repeats = Repeats()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         event = Event(line.record, "system", [], timestamp=instant(row.timestamp))
+        if (row.id is not None or event.timestamp is not None) and self.repeats(line):
+            self.log.skip(line, "duplicate", "by_design")
+            return
         message = mapping(row.message)
         if row.type == "message" and message:
             self._message(event, message, string(row.id))

@@ -22,7 +22,7 @@ from traceparse.formats.loose import (
     use_block,
     whole,
 )
-from traceparse.formats.records import OpenCalls, convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, Repeats, convert, raw_text, trace_of_log, unknown
 from traceparse.model import Block, Event, Trace
 
 NAME = "droid-stream"
@@ -87,10 +87,14 @@ class _Reading:
         self.seconds: float | None = None
         self.said: str | None = None
         self.calls = OpenCalls()
+        self.repeats = Repeats()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         self.session = self.session or string(row.session_id)
         event = Event(line.record, "system", [], timestamp=instant(row.timestamp))
+        if event.timestamp is not None and self.repeats(line):
+            self.log.skip(line, "duplicate", "by_design")
+            return
         if row.type == "message" and row.role == "user":
             event.role, event.blocks = "user", [text_block(row.text)]
         elif row.type == "message" and row.role == "assistant":

@@ -34,7 +34,7 @@ from traceparse.formats.loose import (
     use_block,
     world_id,
 )
-from traceparse.formats.records import note_counts
+from traceparse.formats.records import Repeats, note_counts
 from traceparse.model import MAIN, Agent, Block, Event, SkipKind, Trace, Usage
 from traceparse.schema.reasons import SkipReason
 
@@ -168,7 +168,12 @@ def _load(log: Log, file: int, entries: dict[str, _Entry], events: list[Event]) 
         return document, max(len(messages), int(not document))
     head: dict[str, Any] = {}
     before = log.n_records
+    repeats = Repeats()
     for line, record in log.decode(_DECODER, file):
+        # A message is appended again only as it changes: the same bytes again are no news, nor do they bring it back.
+        if string(record.get("id")) and instant(record.get("timestamp")) and repeats(line):
+            log.skip(line, "duplicate", "by_design", file=file)
+            continue
         if isinstance(record.get("$rewindTo"), str):
             _rewind(entries, record["$rewindTo"])
         elif "$set" in record or "id" not in record:

@@ -25,7 +25,16 @@ from traceparse.formats.loose import (
     unread,
     use_block,
 )
-from traceparse.formats.records import OpenCalls, Results, convert, note_counts, raw_text, trace_of_log, unknown
+from traceparse.formats.records import (
+    OpenCalls,
+    Repeats,
+    Results,
+    convert,
+    note_counts,
+    raw_text,
+    trace_of_log,
+    unknown,
+)
 from traceparse.model import Block, Event, Trace, Usage
 
 NAME = "gemini-stream"
@@ -113,9 +122,13 @@ class _Reading:
         self.results = Results()
         self.text: Event | None = None
         self.calls = OpenCalls()
+        self.repeats = Repeats()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         at = instant(row.timestamp)
+        if at is not None and self.repeats(line, piece=row.delta is True):
+            self.log.skip(line, "duplicate", "by_design")
+            return
         if row.type == "message" and row.role == "assistant" and row.delta is True and isinstance(row.content, str):
             if self.text is not None:
                 self.text.blocks[0].text += row.content

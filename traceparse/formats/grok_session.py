@@ -29,7 +29,7 @@ from traceparse.formats.loose import (
     version_text,
     world_id,
 )
-from traceparse.formats.records import convert, raw_text, trace_of_log, unknown
+from traceparse.formats.records import Repeats, convert, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "grok-session"
@@ -105,9 +105,14 @@ class _Reading:
         self.log, self.file, self.agent, self.updates = log, file, agent, updates
         self.model: str | None = None
         self.effort: str | None = None
+        self.repeats = Repeats()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         event = Event(line.record, "system", [], self.file, self.agent)
+        ids = (row.id, *(mapping(call).get("id") for call in sequence(row.tool_calls)), mapping(row.kind).get("id"))
+        if any(isinstance(key, str) and world_id(key) for key in ids) and self.repeats(line):
+            self.log.skip(line, "duplicate", "by_design", file=self.file)
+            return
         if row.type == "user":
             # Grok files its own context notes as user rows; what the user threw in while it worked is the user's.
             event.role = "user" if row.synthetic_reason in (None, "interjection") else "system"

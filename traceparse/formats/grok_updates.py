@@ -31,7 +31,7 @@ from traceparse.formats.loose import (
     use_block,
     world_id,
 )
-from traceparse.formats.records import convert, note_counts, raw_text, trace_of_log
+from traceparse.formats.records import Repeats, convert, note_counts, raw_text, trace_of_log
 from traceparse.model import MAIN, Block, Event, Trace, Usage
 
 NAME = "grok-updates"
@@ -169,10 +169,28 @@ class Updates:
         return at, lasted(self.began.get(call_id), at), failed
 
 
+class _Repeats:
+    """Tells updates that stand in the file again: those with a millisecond of their own, the envelope's second is shared."""
+
+    def __init__(self) -> None:
+        self._repeats = Repeats()
+
+    def __call__(self, line: Line, row: Row) -> bool:
+        params = mapping(row.params)
+        if instant(mapping(params.get("_meta")).get("agentTimestampMs")) is None:
+            return False
+        is_piece = string(mapping(params.get("update")).get("sessionUpdate")) in _CHUNKS
+        return self._repeats(line, piece=is_piece)
+
+
 def joined(log: Log, updates: Updates, file: int, agent: str = MAIN) -> Iterator[Event]:
     """Take in an `updates.jsonl` whose content another file holds: only ends of turns give events, the rest is noted."""
+    repeats = _Repeats()
 
     def to(line: Line, row: Row) -> Iterator[Event]:
+        if repeats(line, row):
+            log.skip(line, "duplicate", "by_design", file=file)
+            return
         update, at = updates.note(line, row)
         if update.get("sessionUpdate") == "turn_completed":
             note_counts(log, line, turn_usage(update.get("usage")), update.get("usage"), file=file)
@@ -189,10 +207,13 @@ class _Reading:
     """The content of updates that stand alone: chunks of one kind in a row are one event."""
 
     def __init__(self, log: Log):
-        self.log, self.updates = log, Updates()
+        self.log, self.updates, self.repeats = log, Updates(), _Repeats()
         self.open: tuple[str, Event] | None = None
 
     def events(self, line: Line, row: Row) -> Iterator[Event]:
+        if self.repeats(line, row):
+            self.log.skip(line, "duplicate", "by_design")
+            return
         update, at = self.updates.note(line, row)
         note_counts(self.log, line, turn_usage(update.get("usage")), update.get("usage"))
         kind, call_id = string(update.get("sessionUpdate")) or "", string(update.get("toolCallId"))

@@ -25,7 +25,7 @@ from traceparse.formats.loose import (
     thinking_block,
     use_block,
 )
-from traceparse.formats.records import skip_record
+from traceparse.formats.records import Repeats, skip_record
 from traceparse.model import Block, Event, Trace
 from traceparse.schema.reasons import SkipReason
 
@@ -101,8 +101,12 @@ def _rows(log: Log) -> Iterator[tuple[int, _Row]]:
     with log.open() as stream:
         is_list = stream.read(64).lstrip().startswith(b"[")
     if not is_list:
+        repeats = Repeats()
         for line, row in log.decode(_DECODER):
-            yield line.record, row
+            if repeats(line):
+                log.skip(line, "duplicate", "by_design")
+            else:
+                yield line.record, row
         return
     for number, value in enumerate(sequence(log.document())):
         log.n_records += 1

@@ -32,7 +32,7 @@ from traceparse.formats.loose import (
     with_note,
     world_id,
 )
-from traceparse.formats.records import OpenCalls, convert, note_counts, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, Repeats, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace, Usage
 
 NAME = "kimi-code"
@@ -123,8 +123,12 @@ class _Reading:
         self.started: dict[str, str | None] = {}
         self.asked: Event | None = None
         self.said: dict[str, datetime | None] = {}
+        self.repeats = Repeats()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
+        if instant(row.time) is not None and self.repeats(line):
+            self.log.skip(line, "duplicate", "by_design", file=self.file)
+            return
         for event in self._keyed(row, self._events(line, row)):
             self._timed(row, event)
             yield event

@@ -29,7 +29,7 @@ from traceparse.formats.loose import (
     with_note,
     world_id,
 )
-from traceparse.formats.records import OpenCalls, convert, note_counts, raw_text, trace_of_log, unknown
+from traceparse.formats.records import OpenCalls, Repeats, convert, note_counts, raw_text, trace_of_log, unknown
 from traceparse.model import MAIN, Agent, Block, Event, Trace
 
 NAME = "kimi-wire"
@@ -127,6 +127,7 @@ class _Reading:
         self.agents: dict[str, Agent] = {}
         self.usage_of: dict[tuple[str, str], Event] = {}
         self.version: str | None = None
+        self.repeats: dict[int, Repeats] = defaultdict(Repeats)
 
     def wire(self, file: int, agent: str) -> Iterator[Event]:
         """The events of one wire file."""
@@ -139,6 +140,9 @@ class _Reading:
             return
         message = mapping(row.message)
         event = Event(line.record, "system", [], file, agent, instant(row.timestamp))
+        if event.timestamp is not None and self.repeats[file](line):
+            self.log.skip(line, "duplicate", "by_design", file=file)
+            return
         yield from self._message(line, message, event)
 
     def _message(self, line: Line, message: dict[str, Any], event: Event) -> Iterator[Event]:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import msgspec
 
 from traceparse.errors import FormatError
+from traceparse.formats.copies import copied, may_copy
 from traceparse.model import Skip, SkipKind
 from traceparse.schema.reasons import SkipReason
 from traceparse.sources import Member, TruncatedStream, open_member
@@ -99,7 +100,27 @@ class Log:
         )
 
     def lines(self, file: int = 0) -> Iterator[Line]:
-        """Every line that may hold a record; blank and oversize ones are noted in `skipped` and left out."""
+        """Every line that may hold a record; blank and oversize ones are noted in `skipped` and left out.
+
+        So are those that repeat the file's own beginning (`traceparse.formats.copies`): nothing counts twice.
+        """
+        copies: list[range] | None = None
+        first = b""
+        for line in self._all_lines(file):
+            if copies is None and first and may_copy(first, line.data):
+                copies = self._copies(file)
+            first = first or line.data
+            if copies and any(line.record in copy for copy in copies):
+                self.skip(line, "duplicate", "by_design", file=file)
+            else:
+                yield line
+
+    def _copies(self, file: int) -> list[range]:
+        """One more pass over a file in which the first line comes again."""
+        return copied((line.record, line.data) for line in self._all_lines(file, again=True))
+
+    def _all_lines(self, file: int, *, again: bool = False) -> Iterator[Line]:
+        """Every line that is neither blank nor oversize; `again` is another pass, which notes and counts nothing."""
         record = offset = 0
         with self.open(file) as stream:
             while True:
@@ -107,7 +128,8 @@ class Log:
                     data = stream.readline(MAX_RECORD_BYTES)
                 except TruncatedStream as error:  # what was decoded of the last line has been handed out already
                     last = Line(max(record - 1, 0), offset, b"", False)
-                    self.skip(last, "truncated_stream", "dropped", file=file, why=str(error))
+                    if not again:
+                        self.skip(last, "truncated_stream", "dropped", file=file, why=str(error))
                     return
                 if not data:
                     return
@@ -116,13 +138,16 @@ class Log:
                     while (rest := stream.readline(MAX_RECORD_BYTES)) and rest[-1:] != b"\n":
                         size += len(rest)
                     size += len(rest)
-                    self.skip(Line(record, offset, data[:1024], True), "oversize", "dropped", file=file, n_bytes=size)
+                    if not again:
+                        line = Line(record, offset, data[:1024], True)
+                        self.skip(line, "oversize", "dropped", file=file, n_bytes=size)
                 elif data.isspace():
-                    self.skip(Line(record, offset, data.rstrip(b"\n"), True), "blank", "by_design", file=file)
+                    if not again:
+                        self.skip(Line(record, offset, data.rstrip(b"\n"), True), "blank", "by_design", file=file)
                 else:
                     ended = data[-1:] == b"\n"
                     yield Line(record, offset, data[:-1] if ended else data, ended)
-                self.n_records += 1
+                self.n_records += not again
                 record += 1
                 offset += size
 

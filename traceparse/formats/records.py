@@ -119,12 +119,22 @@ class Repeats:
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
+        self._run: set[bytes] = set()
 
-    def __call__(self, line: Line) -> bool:
-        """Take in the next record; whether the file held it before. Ask only of records with an id or a clock of their own."""
+    def __call__(self, line: Line, *, piece: bool = False) -> bool:
+        """Take in the next record; whether the file held it before. Ask only of records with an id or a clock of their own.
+
+        Args:
+            line: The record.
+            piece: It holds a piece of a text, some words long. Two pieces of one run may be alike within a millisecond, so only
+                a piece of an earlier run is known again.
+        """
         digest = hashlib.blake2b(line.data, digest_size=16).digest()
+        if not piece:
+            self._seen |= self._run
+            self._run.clear()
         known = digest in self._seen
-        self._seen.add(digest)
+        (self._run if piece else self._seen).add(digest)
         return known
 
 

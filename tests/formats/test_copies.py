@@ -1,0 +1,146 @@
+"""Copies of a file's beginning further down in it, counted by hand; and what no reader may count twice."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reader_checks import FIXTURES, BytesLog, lines_missing
+
+from traceparse.assemble.run import assemble
+from traceparse.formats import Reader
+from traceparse.formats.copies import copied
+
+MAIN_FILES = {
+    "claude_stream": "session.jsonl",
+    "codex_exec": "exec.jsonl",
+    "codex_rollout": "rollout.jsonl",
+    "cursor_stream": "stream.jsonl",
+    "cursor_transcript": "run/parent.jsonl",
+    "droid_session": "session.jsonl",
+    "droid_stream": "run.jsonl",
+    "gemini_chat": "session-2026-01-30T06-08-7befeae5.jsonl",
+    "gemini_stream": "stream.jsonl",
+    "grok_session": "chat_history.jsonl",
+    "grok_stream": "stream.jsonl",
+    "grok_updates": "updates.jsonl",
+    "hub_rows": "rows.jsonl",
+    "kimi_code": "wire.jsonl",
+    "kimi_print": "print.jsonl",
+    "kimi_wire": "wire.jsonl",
+    "opencode_events": "events.jsonl",
+    "pi": "session.jsonl",
+}
+TOLD_APART = {
+    "claude_stream", "codex_exec", "codex_rollout", "droid_session", "droid_stream", "gemini_stream", "grok_updates", "hub_rows",
+    "kimi_code", "kimi_wire", "opencode_events", "pi",
+}  # fmt: skip
+"""Formats whose records carry an id or a clock, so that one that stands twice is known as one."""
+
+FIGURES = (
+    "n_turns", "n_tool_calls", "n_tool_errors", "n_compactions", "n_subagents", "input_tokens", "output_tokens",
+    "reasoning_tokens", "elapsed_s", "usage_basis", "output_basis",
+)  # fmt: skip
+
+
+def numbered(text: str) -> list[tuple[int, bytes]]:
+    """One line for each letter; a capital stands for a line that broke off and the file's first one after it."""
+    first = b'{"line":"aaaaaaaaaaaaaaaa"}'
+    lines = [b'{"li' + first if c.isupper() else first.replace(b"a", c.encode()) for c in text]
+    return list(enumerate(lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("abc", []),
+        ("abcabc", [(3, 5)]),
+        ("abcabcabc", [(3, 5), (6, 8)]),
+        ("abcabcd", [(3, 5)]),  # the second copy went further
+        ("abcabcdabcdef", [(3, 5), (7, 10)]),
+        ("abab", []),  # a prompt and its answer may come twice
+        ("abcdabxcd", []),
+        ("abcdabc", []),  # too little of a copy that breaks off
+        ("abcdefghijabcdefg", []),
+        ("abcdefghijabcdefgh", [(10, 17)]),
+        ("abcdefghijabcdefgX", []),
+        ("abcdXbcde", [(5, 7)]),  # broke off within a line, and the whole copy joined on: the shared line is no record
+        ("abXbc", []),
+    ],
+)
+def test_copies_by_hand(text: str, right: list[tuple[int, int]]) -> None:
+    assert [(found[0], found[-1]) for found in copied(numbered(text))] == right
+
+
+def test_a_short_first_line_begins_no_copy() -> None:
+    assert copied(list(enumerate([b"{", b"x", b"y", b"{", b"x", b"y"]))) == []
+
+
+def files_of(name: str) -> dict[str, bytes]:
+    folder, main = FIXTURES / name, MAIN_FILES[name]
+    rest = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    return {path: (folder / path).read_bytes() for path in [main, *(path for path in rest if path != main)]}
+
+
+def told(name: str, data: bytes | None = None) -> list[dict[str, Any]]:
+    """The figures of a fixture whose main file is replaced by `data`; no line of it may vanish."""
+    files = files_of(name)
+    if data is not None:
+        files[MAIN_FILES[name]] = data
+    figures = []
+    reader = cast("Reader", importlib.import_module(f"traceparse.formats.{name}"))
+    traces = list(reader.read(BytesLog(files)))
+    for trace in traces:
+        run = assemble(trace).runs
+        figures.append({key: run[key] for key in FIGURES})
+    if len(traces) == 1:
+        assert lines_missing(traces[0], files[MAIN_FILES[name]]) == set()
+    return figures
+
+
+@pytest.mark.parametrize("name", sorted(MAIN_FILES))
+def test_a_file_that_holds_its_content_twice_counts_once(name: str) -> None:
+    data = files_of(name)[MAIN_FILES[name]]
+    right = told(name)
+    assert told(name, data + data) == right
+    assert told(name, data + data + data) == right
+    assert (
+        told(name, data.removesuffix(b"\n") + data) == right
+    )  # two records share a line, which is lost; its copy is not
+
+
+@pytest.mark.parametrize("name", sorted(MAIN_FILES))
+def test_an_interrupted_copy_and_the_whole_one_after_it_count_once(name: str) -> None:
+    data = files_of(name)[MAIN_FILES[name]]
+    lines = data.splitlines(keepends=True)
+    for n in range(1 if name in TOLD_APART else 3, len(lines)):
+        assert told(name, b"".join(lines[:n]) + data) == told(name)
+
+
+@pytest.mark.parametrize("name", sorted(TOLD_APART))
+def test_a_record_that_stands_twice_counts_once(name: str) -> None:
+    lines = files_of(name)[MAIN_FILES[name]].splitlines(keepends=True)
+    for n, line in enumerate(lines):
+        for place in (n + 1, len(lines)):
+            assert told(name, b"".join([*lines[:place], line, *lines[place:]])) == told(name), (n, place)
+
+
+@pytest.mark.parametrize("name", sorted(MAIN_FILES))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_order_loses_a_line_and_none_cut_in_two_adds_tokens(name: str, data: st.DataObject) -> None:
+    whole = files_of(name)[MAIN_FILES[name]]
+    told(name, b"".join(data.draw(st.permutations(whole.splitlines(keepends=True)))))
+    cut = data.draw(st.integers(1, len(whole) - 1))
+    for figures, right in zip(told(name, whole[:cut] + whole), told(name), strict=False):
+        for key in ("input_tokens", "output_tokens", "reasoning_tokens"):
+            assert (figures[key] or 0) <= (right[key] or 0) or name == "hub_rows"
+
+
+def test_the_table_names_every_fixture() -> None:
+    elsewhere = {"opencode_export", "opencode_store", "run_folder"}  # documents and folders, not one file of lines
+    assert {path.name for path in Path(FIXTURES).iterdir()} == set(MAIN_FILES) | elsewhere

@@ -1,0 +1,64 @@
+"""Which lines of a file only repeat the file's own beginning, as a copy does that was appended to an interrupted one. Reads no JSON.
+
+Single records that stand twice are the readers' business, which know what tells one record from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_LEAST_WHOLE = 3
+_LEAST_PART = 8
+_LEAST_BYTES = 16
+
+
+def may_copy(first: bytes, data: bytes) -> bool:
+    """Whether a line may begin a copy: it is the file's first one, or ends with it where the copy before broke off in a line."""
+    return len(first) >= _LEAST_BYTES and data.endswith(first)
+
+
+def copied(lines: Iterable[tuple[int, bytes]]) -> list[range]:
+    """Find the copies of a file's beginning that stand further down in it, byte for byte.
+
+    A copy goes on until it has repeated all that stood before it, or until the file ends. Fewer than three lines are none,
+    nor are fewer than eight that the file's end cuts: a prompt may be given twice, and a stream of words may begin alike.
+
+    Args:
+        lines: Record number and bytes of each line that is not blank; held as one number each.
+
+    Returns:
+        Records of the lines that repeat earlier ones, in order.
+    """
+    records: list[int] = []
+    marks: list[int] = []
+    starts: dict[int, int] = {}
+    first = b""
+    for place, (record, data) in enumerate(lines):
+        first = first or data
+        records.append(record)
+        marks.append(hash(data))
+        if place and may_copy(first, data):
+            starts[place] = 0 if len(data) == len(first) else 1
+    found: list[range] = []
+    kept: list[int] = []
+    place = 0
+    while place < len(marks):
+        skip = starts.get(place)
+        if skip is not None:
+            start = place + skip  # the line that two copies share holds the first one's last words: it is no copy
+            n = _n_alike(marks, start, kept, skip)
+            whole = skip + n == len(kept) >= _LEAST_WHOLE
+            if whole or (start + n >= len(marks) - 1 and n >= _LEAST_PART):
+                found.append(range(records[start], records[start + n - 1] + 1))
+                place = start + n
+                continue
+        kept.append(marks[place])
+        place += 1
+    return found
+
+
+def _n_alike(marks: list[int], start: int, kept: list[int], skip: int) -> int:
+    n = 0
+    while start + n < len(marks) and skip + n < len(kept) and marks[start + n] == kept[skip + n]:
+        n += 1
+    return n
