@@ -374,14 +374,25 @@ def test_missing_tables_cost_detail_only(missing: tuple[str, ...]) -> None:
 
 def test_a_run_that_wrote_no_kernel_is_one_segment_and_one_without_turns_none() -> None:
     story = Story()
+    story.shell("nvidia-smi", "No devices were found")
     story.say("I cannot see a GPU.")
     frames = story.frames()
     phases, turns = segment(frames | {"runs": frames["runs"].with_columns(problem=pl.lit("01_fp8_gemm"))})
     assert phases["phase"].to_list() == ["profiling"]
-    assert turns["phase"].to_list() == ["profiling"]
+    assert turns["phase"].to_list() == ["profiling", "profiling"]
     phases, turns = segment(Story().frames())
     assert phases.height == turns.height == 0
     assert phases.schema == empty("phases").schema
+
+
+def test_a_run_whose_log_shows_no_call_has_no_phases() -> None:
+    """DESIGN §3 decides phases from what the agent did: a log that shows nothing of it tells none, and no share of one."""
+    story = Story()
+    story.say("I wrote the kernel, it passes and scores 0.4.")
+    frames = story.frames()
+    phases, turns = segment(frames | {"runs": frames["runs"].with_columns(problem=pl.lit("01_fp8_gemm"))})
+    assert phases.height == 0
+    assert turns["phase"].to_list() == [None]
 
 
 def test_a_session_about_no_kernel_has_no_phases() -> None:

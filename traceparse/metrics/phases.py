@@ -63,8 +63,8 @@ def segment(frames: Frames) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     Returns:
         The `phases` table and `turns` with `phase` filled; a subagent's turns take the phase of the main agent's turn around
-        them. A run without turns has no row, nor has one that is no work on a kernel (`is_kernel_work`), nor one whose log lost
-        every change of the kernel that it checks; there `phase` is null.
+        them. A run without turns has no row, nor has one that is no work on a kernel (`is_kernel_work`), nor one whose log shows
+        no tool call or lost every change of the kernel that it checks; there `phase` is null.
     """
     turns = frames["turns"].sort("turn")
     line = _Line(turns)
@@ -128,6 +128,8 @@ class _Line:
 
 def _told(frames: Frames, line: _Line) -> list[_Span]:
     """The run's spans, covering every position; none where there is nothing to tell them from (see `segment`)."""
+    if frames["tool_calls"].is_empty():
+        return []  # Phases are decided from what the agent did, and nothing of that can be seen.
     done = work(frames)
     if not (done.changes or done.drafts or is_kernel_work(frames)):
         return []
