@@ -56,9 +56,8 @@ def test_every_field_that_a_figure_reads_is_in_its_rows(name: str) -> None:
     spec = draw(data).to_dict()
     held = set(_rows(spec)[0])
     assert charts.encoded(spec), "a figure that reads nothing draws nothing"
-    assert charts.encoded(spec) - held <= {"after", "low", "high", "minutes", "changed"}, (
-        "made by the spec's own transforms"
-    )
+    made = {"after", "low", "high", "minutes", "changed", "told", "told_best"}
+    assert charts.encoded(spec) - held <= made, "made by the spec's own transforms"
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -68,6 +67,18 @@ def test_a_frame_without_a_column_is_refused(name: str) -> None:
     for column in read:
         with pytest.raises((UsageError, pl.exceptions.ColumnNotFoundError), match=column):
             draw(data.drop(column))
+
+
+def test_a_tip_writes_a_score_as_the_text_of_a_page_does() -> None:
+    for value, unit, text in (
+        (0.2, "fraction of peak", "0.2000"), (0.8, "speed-up over the baseline", "0.800×"),
+        (18.7, "speed-up over the baseline", "18.70×"), (None, "", "–"),
+    ):  # fmt: skip
+        rows = alt.InlineData(values=[{"score": value}])
+        chart = (
+            alt.Chart(rows).transform_calculate(told=theme.score_text("score", unit)).mark_text().encode(text="told:N")
+        )
+        assert f">{text}<" in vl_convert.vegalite_to_svg(chart.to_dict())
 
 
 def test_a_misspelt_field_is_an_error_and_not_an_empty_chart() -> None:

@@ -95,6 +95,24 @@ def test_a_speed_up_is_said_as_one() -> None:
     assert found.endswith("Published: 18.72×.")
 
 
+def test_what_is_less_than_a_tenth_of_a_per_cent_is_told_as_that_and_never_as_none() -> None:
+    steps = scores(("check", 2, 1, 0), (2, 0.4, 0), (3, 0.40004, 0), ("check", 8, 1, 1), (8, 0.4001, 1))
+    found = told(kernels=kernels("a", "b"), scores=steps)
+    # The best is 0.4001 over the median 0.40002: 0.02 %; the two benchmarks of one text lie 0.01 % apart.
+    assert "The last 70 % of the tokens bought less than 0.1 %." in found
+    assert "Repeated benchmarks of one and the same text differ by less than 0.1 %." in found
+    assert "0.0 %" not in found
+    alike = told(kernels=kernels("a"), scores=scores(("check", 2, 1, 0), (2, 0.4, 0), (3, 0.4, 0)))
+    assert "differ" not in alike
+
+
+def test_a_speed_up_below_one_has_three_digits() -> None:
+    slow = scores(("check", 9, 1, 0), (9, 0.8, 0), metric="speedup")
+    found = told(kernels=kernels("a"), scores=slow, runs=runs(bench="mega", board_score=0.8161))
+    assert "Its best is 0.800×" in found
+    assert found.endswith("Published: 0.816×.")
+
+
 def test_a_worse_ending_and_a_failing_check_are_told() -> None:
     steps = scores(("check", 1, 1, 0), (1, 0.40, 0), ("check", 4, 1, 1), (4, 0.36, 1), ("check", 8, 0, 2))
     found = told(kernels=kernels("a", "b", "c"), scores=steps, runs=runs(correct=False))
@@ -123,6 +141,15 @@ def test_a_session_about_no_kernel_says_so_and_tells_no_phases() -> None:
     unseen = looked.with_columns(activity=pl.lit(None, pl.String))
     assert "kernel" not in told(**nobodys, turns=unseen), "loaded without the analysis, nobody looked for one"
     assert "no kernel problem" not in told(**nobodys | {"runs": runs()}, turns=looked)
+
+
+def test_a_run_whose_log_shows_no_call_tells_no_phases_and_why() -> None:
+    unseen = "The log shows no tool call, so what the run did, and its phases, are not known."
+    nothing = {"phases": rows("phases")}
+    assert unseen in told(**nothing, runs=runs(n_tool_calls=0))
+    assert unseen not in told(**nothing, runs=runs(n_tool_calls=1)), "its log lost the changes"
+    unanalysed = turns([1000] * 10).with_columns(activity=pl.lit(None, pl.String))
+    assert unseen not in told(**nothing, runs=runs(n_tool_calls=0), turns=unanalysed), "nobody looked"
 
 
 def test_a_cut_log_and_a_failed_cell() -> None:

@@ -15,7 +15,7 @@ from invented_data import HOSTILE, SEEN, block, dataset, full, rows, run, turn
 
 from traceparse.errors import StoreError, UsageError
 from traceparse.report import write_report
-from traceparse.report.text import count, cut, duration, percent, score, short, usd, visible
+from traceparse.report.text import count, cut, duration, figure, percent, score, short, usd, visible
 from traceparse.report.transcript import show_command
 
 
@@ -259,8 +259,17 @@ def test_numbers_read_as_people_write_them() -> None:
         "18.1M",
     ]
     assert [count(n) for n in (None, 1234567)] == ["–", "1,234,567"]
-    assert [score(0.254), score(18.7, "speedup"), score(None)] == ["0.2540", "18.70×", "–"]
-    assert [percent(n) for n in (None, 0, 0.005, 0.47)] == ["–", "0\u00a0%", "0.5\u00a0%", "47\u00a0%"]
+    assert [score(0.2), score(18.7, "speedup"), score(0.8161, "speedup"), score(None)] == [
+        "0.2000",
+        "18.70×",
+        "0.816×",
+        "–",
+    ]
+    assert [figure(n, unit) for n, unit in ((0.2, "score"), (4.0, "x"), (0.8, "x"))] == ["0.2000", "4.00×", "0.800×"]
+    assert [figure(n, unit, stated=True) for n, unit in ((0.2, "score"), (4.0, "x"))] == ["0.200", "4.0×"]
+    assert [percent(n) for n in (None, 0, 0.0004, 0.005, 0.47)] == [
+        "–", "0\u00a0%", "<0.1\u00a0%", "0.5\u00a0%", "47\u00a0%"
+    ]  # fmt: skip
     assert [usd(n) for n in (None, 0, 0.001, 16.14)] == ["–", "$0.00", "<$0.01", "$16.14"]
     assert [duration(n) for n in (None, 12.5, 125, 9210)] == ["–", "12.5 s", "2 min 05 s", "2 h 34 min"]
     assert cut("abcdef\nghij\nkl", 12) == ("abcdef\nghij", 3)

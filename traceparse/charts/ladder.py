@@ -169,11 +169,11 @@ def step_gains(roi: pl.DataFrame, *, height: int = 190) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("step:O", title="benchmark"),
                 alt.Tooltip("roi:Q", title="gain per 1,000 tokens", format=".4~g"),
-                alt.Tooltip("delta_best:Q", title="gain", format=".4~f"),
+                alt.Tooltip("delta_best:Q", title="gain", format=".4f"),
                 alt.Tooltip("delta_spend_tokens:Q", title="tokens since the step before", format=","),
                 alt.Tooltip("framework:N"),
                 alt.Tooltip("kernel_version:Q", title="version"),
-                alt.Tooltip("score:Q", format=".4~f"),
+                alt.Tooltip("score:Q", format=".4f"),
                 alt.Tooltip("changed:N", title="kernel changed"),
             ],
         )
@@ -266,7 +266,7 @@ def lines_score(points: pl.DataFrame, *, height: int = 300) -> alt.Chart:
                 alt.Tooltip("gpu:N"),
                 alt.Tooltip("framework:N"),
                 alt.Tooltip("n_lines:Q", title="lines", format=","),
-                alt.Tooltip("score:Q", format=".4~f"),
+                alt.Tooltip("score:Q", format=".4f"),
                 alt.Tooltip("trace_id:N", title="run"),
             ],
         )

@@ -80,7 +80,8 @@ def pareto(runs: pl.DataFrame, *, unit: str = "", height: int = 230) -> alt.Laye
         .mark_line(interpolate="step-after", strokeWidth=1.4, opacity=0.6)
         .encode(x=x, y=y, color=colour, detail=["deck_generation:N", "spend_kind:N"], order=alt.Order("spend_tokens:Q"))
     )
-    points = base.mark_point(filled=False, strokeWidth=1.5, size=55).encode(
+    told = base.transform_calculate(told=theme.score_text("shown_score", unit))
+    points = told.mark_point(filled=False, strokeWidth=1.5, size=55).encode(
         x=x,
         y=y,
         color=colour,
@@ -93,7 +94,7 @@ def pareto(runs: pl.DataFrame, *, unit: str = "", height: int = 230) -> alt.Laye
             alt.Tooltip("model:N"),
             alt.Tooltip("harness:N"),
             alt.Tooltip("gpu:N"),
-            alt.Tooltip("shown_score:Q", title="score", format=".4~f"),
+            alt.Tooltip("told:N", title="score"),
             alt.Tooltip("spend_tokens:Q", title="spend", format=","),
             alt.Tooltip("spend_basis:N", title="spend basis"),
             alt.Tooltip("deck_generation:N", title="rules"),
@@ -163,7 +164,9 @@ def score_ladder(
     drawn = roi.drop_nulls([over])
     colours, shapes = theme.shapes(theme.CHECKED, drawn["checked"].unique().to_list())
     base = alt.Chart(source(drawn, *columns), width="container", height=height)
-    base = base.transform_calculate(changed=CHANGED)
+    base = base.transform_calculate(
+        changed=CHANGED, told=theme.score_text("score", unit), told_best=theme.score_text("best_score", unit)
+    )
     if over == "cum_s":
         base = base.transform_calculate(minutes="datum.cum_s / 60")
     scale = alt.Scale(zero=over != "step", nice=False, padding=6)
@@ -182,8 +185,8 @@ def score_ladder(
         color=alt.Color("checked:N", scale=colours, legend=legend),
         shape=alt.Shape("checked:N", scale=shapes, legend=legend),
         tooltip=[
-            alt.Tooltip("score:Q", format=".4~f"),
-            alt.Tooltip("best_score:Q", title="best so far", format=".4~f"),
+            alt.Tooltip("told:N", title="score"),
+            alt.Tooltip("told_best:N", title="best so far"),
             alt.Tooltip("checked:N", title="check"),
             alt.Tooltip("framework:N"),
             alt.Tooltip("kernel_version:Q", title="version"),

@@ -117,6 +117,16 @@ MODELS = ("blue", "orange", "green", "purple", "vermilion", "sky", "muted")
 UNITS = {"peak_fraction": "fraction of peak", "speedup": "speed-up over the baseline"}
 """Metric of a score → what its axis counts."""
 
+
+def score_text(field: str, unit: str) -> str:
+    """Vega expression: a score as `traceparse.metrics.rounding` writes it; `unit` is one of `UNITS`, or "" for a fraction."""
+    value = f"datum.{field}"
+    text = f"format({value}, '.4f')"
+    if unit == UNITS["speedup"]:
+        text = f"format({value}, {value} > 0 && {value} < 0.9995 ? '.3r' : '.2f') + '×'"
+    return f"isValid({value}) ? {text} : '–'"
+
+
 TOKENS = "datum.value ? format(datum.value, '~s') : '0'"
 """Label of a linear axis of tokens."""
 

@@ -19,6 +19,7 @@ from traceparse.metrics.clock import bracket
 from traceparse.metrics.durations import duration
 from traceparse.metrics.phases import is_kernel_work
 from traceparse.metrics.roi import FRUGAL, cut_benchmarks
+from traceparse.metrics.rounding import LEAST_SHARE, percent, score
 from traceparse.tables import Frames
 
 _SPEND = {
@@ -32,8 +33,11 @@ _TIME = {
     "board": " (a published time)",
     "anchored": " (by clocks printed in the outputs)",
 }
+_EQUAL = 1e-9
+"""Scores nearer to each other are the same but for their last binary digits."""
 _PHASES = ("profiling", "writing", "tuning", "closing")
 _NO_KERNEL = "It names no kernel problem and shows neither a kernel nor an official score, so it has no phases."
+_NO_CALL = "The log shows no tool call, so what the run did, and its phases, are not known."
 
 
 def paragraph(frames: Frames) -> str:
@@ -83,8 +87,7 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
     official = finals(frames["scores"]) if "scores" in frames else None
     marks = frames["roi_runs"].to_dicts() if "roi_runs" in frames else []
     if official is None or official.is_empty() or not marks:
-        looked = "turns" in frames and frames["turns"]["activity"].count() > 0  # else the load left the analysis out
-        none = looked and official is not None and not marks
+        none = _was_looked_through(frames) and official is not None and not marks
         return [f"The trace shows no official score{_lost(frames)}."] if none else []
     found, steps = marks[0], frames["roi"].sort("step").to_dicts()
     metric = official["metric"][-1]
@@ -96,7 +99,7 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
         f"Its first correct score, {_score(first['score'], metric)}, stands {where}{_clock(first, run, frames)}."
     ]
     best, stop = found["best_score"], found["frugal_stop_share"]
-    reached = f", within 1 % of it from {_percent(stop)} of the tokens on" if stop is not None else ""
+    reached = f", within 1 % of it from {percent(stop)} of the tokens on" if stop is not None else ""
     sentences.append(f"Its best is {_score(best, metric)}{reached}.")
     if n_cut := found["n_cut"]:
         before = (
@@ -112,11 +115,11 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
         near = next(step["best_score"] for step in steps if (step["best_score"] or 0) >= FRUGAL * best * (1 - 1e-9))
         gain = best / near - 1
         sentences.append(
-            f"The last {_percent(found['overspend_share'])} of the tokens bought {_percent(gain) if gain >= 5e-5 else 'nothing more'}."
+            f"The last {percent(found['overspend_share'])} of the tokens bought {_under(gain) if gain > _EQUAL else 'nothing more'}."
         )
     if found["final_score"] is not None and found["final_score"] < best * FRUGAL:
         sentences.append(
-            f"The last correct score, {_score(found['final_score'], metric)}, lies {_percent(1 - found['final_score'] / best)} below."
+            f"The last correct score, {_score(found['final_score'], metric)}, lies {percent(1 - found['final_score'] / best)} below."
         )
     if run["correct"] is False:
         sentences.append("The last official check in the trace fails.")
@@ -124,9 +127,14 @@ def _scores(run: Mapping[str, Any], frames: Frames) -> list[str]:
 
 
 def _is_of_no_kernel(frames: Frames) -> bool:
-    """Whether the run was looked through for a kernel (the analysis gives every turn an activity) and is about none."""
-    looked = {"kernels", "scores", "phases"} <= set(frames) and frames["turns"]["activity"].count() > 0
+    """Whether the run was looked through for a kernel and is about none."""
+    looked = {"kernels", "scores", "phases"} <= set(frames) and _was_looked_through(frames)
     return looked and frames["phases"].is_empty() and not is_kernel_work(frames)
+
+
+def _was_looked_through(frames: Frames) -> bool:
+    """Whether the load made the analysis, which gives every turn an activity."""
+    return "turns" in frames and frames["turns"]["activity"].count() > 0
 
 
 def _lost(frames: Frames) -> str:
@@ -139,7 +147,7 @@ def _clock(first: Mapping[str, Any], run: Mapping[str, Any], frames: Frames) -> 
     """How much of the clock had passed at the first correct score, with the readings around it where it lies between some."""
     if first["cum_s"] is None or not run["elapsed_s"] or run["time_basis"] not in ("recorded", "anchored"):
         return ""
-    share = _percent(min(first["cum_s"] / run["elapsed_s"], 1.0))
+    share = percent(min(first["cum_s"] / run["elapsed_s"], 1.0))
     if run["time_basis"] == "recorded":
         return f", {share} of the clock before it"
     between = ""
@@ -147,7 +155,7 @@ def _clock(first: Mapping[str, Any], run: Mapping[str, Any], frames: Frames) -> 
     if "clock" in frames and record.len():
         around = bracket(frames["clock"], record[0], run["elapsed_s"])
         if around.after_share is not None and around.before_share is not None:
-            low, high = _percent(around.after_share), _percent(around.before_share)
+            low, high = percent(around.after_share), percent(around.before_share)
             between = f", between the readings at {low} and {high}" if low != high else ""
     return f", about {share} of the clock before it{between}"
 
@@ -158,8 +166,8 @@ def _scatter(frames: Frames) -> str:
     repeated = frames["roi"].filter((pl.col("n_repeats") > 1) & (pl.col("score_median") > 0))
     spread = ((repeated["score_high"] - repeated["score_low"]) / repeated["score_median"]).max()
     return (
-        f"Repeated benchmarks of one and the same text differ by up to {_percent(spread)}."
-        if isinstance(spread, float) and spread > 0
+        f"Repeated benchmarks of one and the same text differ by {'up to ' if spread >= LEAST_SHARE else ''}{_under(spread)}."
+        if isinstance(spread, float) and spread > _EQUAL
         else ""
     )
 
@@ -180,15 +188,18 @@ def _versions(frames: Frames) -> str:
 
 
 def _phases(frames: Frames) -> str:
-    if "phases" not in frames or frames["phases"].is_empty():
+    if "phases" not in frames:
         return ""
+    if frames["phases"].is_empty():
+        shows_none = _was_looked_through(frames) and frames["runs"]["n_tool_calls"][0] == 0 and is_kernel_work(frames)
+        return _NO_CALL if shows_none else ""
     measure, of = (
         ("share_spend", "tokens") if frames["phases"]["share_spend"].null_count() == 0 else ("share_turns", "turns")
     )
     shares: dict[str, float] = defaultdict(float)
     for phase, share in frames["phases"].select("phase", measure).iter_rows():
         shares[phase] += share
-    parts = [(phase, _percent(shares[phase])) for phase in _PHASES if shares.get(phase, 0.0) >= 0.0005]
+    parts = [(phase, percent(shares[phase])) for phase in _PHASES if shares.get(phase, 0.0) >= 0.0005]
     went = [
         f"{share} of its {of} went into {phase}" if n == 0 else f"{share} into {phase}"
         for n, (phase, share) in enumerate(parts)
@@ -199,7 +210,7 @@ def _phases(frames: Frames) -> str:
 def _silence(frames: Frames) -> str:
     silent = frames["turns"]["silent"].mean() if "turns" in frames else None
     return (
-        f"{_percent(silent)} of its turns have no text for a reader."
+        f"{percent(silent)} of its turns have no text for a reader."
         if isinstance(silent, float) and silent >= 0.005
         else ""
     )
@@ -237,19 +248,16 @@ def _of_tokens(share: float | None, run: Mapping[str, Any]) -> str:
     return (
         ""
         if share is None
-        else f"at {_percent(share)} of its {'estimated ' if run['spend_basis'] == 'estimated' else ''}tokens"
+        else f"at {percent(share)} of its {'estimated ' if run['spend_basis'] == 'estimated' else ''}tokens"
     )
 
 
-def _percent(share: float) -> str:
-    """A share in whole per cent, with a decimal below ten."""
-    return (
-        f"{share:.0%}".replace("%", " %") if abs(share) >= 0.0995 or share == 0 else f"{share:.1%}".replace("%", " %")
-    )
+def _under(share: float) -> str:
+    return percent(share).replace("<", "less than ")
 
 
 def _score(value: float, metric: str) -> str:
-    return f"{value:.2f}×" if metric == "speedup" else f"{value:.4f} of peak"
+    return score(value, metric) + ("" if metric == "speedup" else " of peak")
 
 
 def _many(count: int, noun: str) -> str:

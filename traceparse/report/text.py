@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from traceparse.metrics import rounding
 from traceparse.metrics.durations import duration as lasting
 
 _UNKNOWN = "–"
@@ -50,23 +51,13 @@ def short(value: float | None) -> str:
 
 
 def score(value: float | None, metric: str | None = None) -> str:
-    """A score as its benchmark prints it: four decimals, or a speed-up."""
-    if value is None:
-        return _UNKNOWN
-    return (
-        f"{value:.3g}×"
-        if metric == "speedup" and value < 1
-        else f"{value:.2f}×"
-        if metric == "speedup"
-        else f"{value:.4f}"
-    )
+    """A score by `traceparse.metrics.rounding`."""
+    return _UNKNOWN if value is None else rounding.score(value, metric)
 
 
 def percent(value: float | None) -> str:
-    """A share in whole per cent, with a decimal below ten; the blank before the sign breaks no line."""
-    if value is None:
-        return _UNKNOWN
-    return f"{100 * value:.0f}\u00a0%" if abs(value) >= 0.0995 or value == 0 else f"{100 * value:.1f}\u00a0%"
+    """A share by `traceparse.metrics.rounding`; the blank before the sign breaks no line."""
+    return _UNKNOWN if value is None else rounding.percent(value).replace(" ", "\u00a0")
 
 
 def usd(value: float | None) -> str:
@@ -88,16 +79,18 @@ def cut(text: str, limit: int) -> tuple[str, int]:
     return head, len(text) - len(head)
 
 
-def figure(value: float | None, unit: str) -> str:
-    """A figure of a published statement in its unit (`traceparse.statements.Statement.unit`)."""
+def figure(value: float | None, unit: str, *, stated: bool = False) -> str:
+    """A figure of a published statement in its unit (`traceparse.statements.Statement.unit`); a `stated` one with its author's digits."""
     if value is None:
         return _UNKNOWN
+    if stated and unit in ("score", "x"):
+        return f"{value:.3f}" if unit == "score" else f"{value:.1f}×"
     if unit == "share":
         return percent(value)
     if unit == "s":
         return duration(value)
-    if unit == "x":
-        return f"{value:.4g}×"
+    if unit in ("score", "x"):
+        return score(value, "speedup" if unit == "x" else None)
     return count(value) if unit in ("tokens", "count") else f"{value:.4g}"
 
 
