@@ -53,12 +53,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     deck, out = write_deck(tmp_path_factory.mktemp("deck")), tmp_path_factory.mktemp("out")
     plain = [target for target in targets() if target.name != "spins"]
     spins = [target for target in targets() if target.name == "spins"]
-    after = Target("after_spins", (KERNELS / "gpu" / "honest_triton.py").read_text(), "01_row_softmax")
+    honest = (KERNELS / "gpu" / "honest_triton.py").read_text()
+    beside, after = (Target(name, honest, "01_row_softmax") for name in ("beside_spins", "after_spins"))
     found = []
-    # In turn: nothing should have to wait for one that hangs, and one is to come after it.
-    for some, build_s in ((plain, 240.0), (spins, 30.0), ([after], 240.0)):
+    # In turn: nothing else should have to wait for one that hangs; one is to be timed while it does, and one after it.
+    for some, build_s in ((plain, 240.0), ([*spins, beside], 60.0), ([after], 240.0)):
         limits = Limits(build_s=build_s, call_s=30, time_s=120)
-        found += rerun(some, deck=deck, trust=True, out=out, gates=("strict",), limits=limits)
+        jobs = 2 if beside in some else 1
+        found += rerun(some, deck=deck, trust=True, out=out, gates=("strict",), limits=limits, jobs=jobs)
     return {result.name: result for result in found}
 
 
@@ -96,8 +98,10 @@ def test_what_asks_to_stay_in_l2_gains_nothing(results: dict[str, Result], name:
         assert one.peak_fraction_local is None or one.peak_fraction_local < 1.03
 
 
-def test_a_kernel_that_spins_leaves_the_device_to_the_next_one(results: dict[str, Result]) -> None:
-    after = results["after_spins"]
+@pytest.mark.parametrize("name", ["beside_spins", "after_spins"])
+def test_a_kernel_that_spins_leaves_the_device_to_the_next_one(results: dict[str, Result], name: str) -> None:
+    # Beside it, an H200 gave the next slice of time after 2.4 ms: work that no event saw, in honest kernels.
+    after = results[name]
     assert (after.outcome, after.gate_strict) == ("ran", "pass"), after.message
     for one, other in zip(after.shapes, results["honest_triton"].shapes, strict=True):
         assert one.kernel_ms and other.kernel_ms

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from traceparse.rerun.deck import find_problem  # noqa: E402
 from traceparse.rerun.gates import Proofs, judge_proofs, judge_timing  # noqa: E402
 from traceparse.rerun.hardware import Gpu  # noqa: E402
 from traceparse.rerun.locks import DeviceLock  # noqa: E402
+from traceparse.rerun.outcome import error_outcome  # noqa: E402
 from traceparse.rerun.scripts import unjudged  # noqa: E402
 from traceparse.rerun.stage import Stage, StageResult, Turn, run_stage  # noqa: E402
 from traceparse.rerun.supervise import kill_marked  # noqa: E402
@@ -248,7 +250,7 @@ def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
 
     class Bare:
         order = {"shapes": [{}], "profile": 3}  # noqa: RUF012
-        parent, l2_bytes, input_bytes = Channel(), 0, 1
+        parent, l2_bytes, input_bytes, runtime = Channel(), 0, 1, None
 
         def hold(self, _: str) -> None: ...
 
@@ -266,6 +268,52 @@ def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
     proofs = Proofs()
     judge_timing(proofs, timing, None, on_gpu=True)
     assert proofs.gates["every_call_runs"].verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "measured", "turns", "told"),
+    [
+        ([0.1], 1, ["exclusive"], None),
+        ([2.4, 2.4, 0.1], 1, ["exclusive"], None),  # a slow kernel of another re-run, under way when it was stopped
+        ([2.4] * 9 + [0.1], 1, ["exclusive", "shared"] * 2 + ["exclusive"], None),  # one that hangs, until it is killed
+        ([0.1, 2.4, 2.4, 2.4, 2.4, 0.1], 2, ["exclusive", "shared", "exclusive"], None),  # somebody comes in between
+        ([0.1, 2.4, 2.4, 2.4, 2.4] * 3, 3, ["exclusive", "shared"] * 2 + ["exclusive"], "this kernel itself it may be"),
+        ([2.4], 0, ["exclusive"], "another process goes on computing on the GPU"),
+    ],
+)
+def test_nothing_is_timed_on_a_device_that_others_compute_on(
+    waits_ms: list[float], measured: int, turns: list[str], told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[str] = []
+    found: list[int] = []
+    waited, now_s = [0], [0.0]
+
+    class Runtime:
+        def synchronize(self) -> None:
+            now_s[0] += waits_ms[min(waited[0] // clocking._IDLE_CALLS, len(waits_ms) - 1)] / 1e3
+            waited[0] += 1
+
+    class Bare:
+        device, runtime, hold = torch.device("cpu"), Runtime(), staticmethod(held.append)
+
+    def clock() -> float:
+        return now_s[0]
+
+    monkeypatch.setattr(clocking, "time", SimpleNamespace(perf_counter=clock, monotonic=clock, sleep=lambda _: None))
+    if waits_ms == [2.4]:
+        monkeypatch.setattr(clocking, "_PATIENCE_S", 0.0)
+
+    def measure() -> int:
+        found.append(0)
+        return len(found)
+
+    if told is None:
+        assert clocking._alone(Bare(), measure) == measured  # type: ignore[arg-type]
+    else:
+        with pytest.raises(Stop, match=told) as caught:
+            clocking._alone(Bare(), measure)  # type: ignore[arg-type]
+        assert error_outcome("time", caught.value.event["kind"], "", published_ok=True) == "infra"
+    assert (len(found), held) == (measured, turns)
 
 
 # --- what comes over the channel ------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from traceparse.rerun.stage import Event, StageResult
 from traceparse.rerun.timing import ShapeTiming, read_timing
 from traceparse.rerun.worker import Limits, Workplace
 
-RULES = "15"
+RULES = "16"
 """Version of the rules; results kept under another one are run again."""
 
 Step = Callable[..., None]
