@@ -38,10 +38,12 @@ def test_profiles_take_one_set_and_then_all_in_turn(candidate: Candidate, monkey
     called: list[tuple[int, list[float]]] = []  # address and first row of what the model got, recorded or not
     seen: dict[str, list[int]] = {}  # which of these calls are recorded
     asked: list[str] = []
+    versions: list[int] = []
     forward = candidate.model.forward
 
     def watched(x: torch.Tensor) -> torch.Tensor:
         called.append((x.data_ptr(), x[0].tolist()))
+        versions.append(x._version)
         result: torch.Tensor = forward(x)
         return result
 
@@ -49,6 +51,7 @@ def test_profiles_take_one_set_and_then_all_in_turn(candidate: Candidate, monkey
 
     def recorded(clock: Any, groups: list[dict[str, recording.Part]], count: int) -> Any:
         called.clear()
+        versions.clear()
         for group in groups:
             for at in range(count):
                 for kind, part in group.items() if at % 2 == 0 else reversed(group.items()):
@@ -72,6 +75,9 @@ def test_profiles_take_one_set_and_then_all_in_turn(candidate: Candidate, monkey
         assert called[settled] == called[rotated] == called[settled - 1]
         assert called[rotated - 1][0] == called[rotated][0]
         assert called[rotated - 1][1] != called[rotated][1]
+        # Who keeps something by the tensor's version keeps it from the first to the second of these, and not of those.
+        assert versions[settled - 1] == versions[settled]
+        assert versions[rotated - 1] < versions[rotated]
     sets = [called[call] for call in seen["rotated"]]
     assert len({address for address, _ in sets}) == 3
     assert sets[0][0] == sets[3][0] == one[0][0]

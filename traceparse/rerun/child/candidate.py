@@ -250,7 +250,8 @@ class Candidate:
         ``fixed`` and ``checked``, in turn on one set of inputs, in the name of the deck's benchmark and its check. Then
         ``given_back``: ``fixed`` once more with persisting L2 lines given back. Then, in turn on rotating sets with
         moving contents, ``settled``: the very contents were computed on just before, and ``rotated``: others were, at the
-        same addresses, and persisting lines are given back. What a kernel takes may depend on what it reads, so kinds
+        same addresses, and persisting lines are given back; the tensors' versions tell of each change, so that who keeps
+        what it made of its inputs, and looks, makes it again. What a kernel takes may depend on what it reads, so kinds
         that are held against each other read the same.
         """
         if self.runtime is None:
@@ -272,9 +273,10 @@ class Candidate:
 
             def prepare(at: int) -> Sequence[Any]:
                 self._wear(BENCHMARK)
+                inputs = self._moved(at, 0 if settled else count, openly=True)
                 with torch.no_grad():
-                    run(self._moved(at, 0 if settled else count))
-                return self._moved(at)
+                    run(inputs)
+                return inputs if settled else self._moved(at, openly=True)
 
             return recording.Part(run, prepare, hardened=not settled)
 
@@ -297,12 +299,12 @@ class Candidate:
     def _rotated(self, at: int, _: bool) -> Sequence[Any]:
         return self._moved(at)
 
-    def _moved(self, at: int, further: int = 0) -> Sequence[Any]:
-        """The inputs of call `at`, in turn from all sets, with contents by `at` and `further`."""
+    def _moved(self, at: int, further: int = 0, *, openly: bool = False) -> Sequence[Any]:
+        """The inputs of call `at`, in turn from all sets, with contents by `at` and `further`; `overwrite` says what openly is."""
         chosen = at % len(self._inputs)
         recipe = self._recipes[chosen]
         moved = Recipe(recipe.seed, recipe.shift + 1 + at + further)
-        overwrite(self._inputs[chosen], build_inputs(self.reference, self.shape, moved, self.device))
+        overwrite(self._inputs[chosen], build_inputs(self.reference, self.shape, moved, self.device), openly=openly)
         return self._inputs[chosen]
 
     def burst(self, message: Message) -> Message:
