@@ -13,9 +13,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from claude_records import TEXT, converted, native
+from claude_records import TEXT, converted, native, usage
 from conftest import ROOT, write_lines
 
+from traceparse.cli.look import _with_told_costs
 from traceparse.cli.printing import _laid_out, _with_plain_numbers
 from traceparse.cli.times import with_times
 from traceparse.errors import UsageError
@@ -94,6 +95,37 @@ def test_the_main_figures_of_runs_with_long_names_fit_a_terminal_of_80_columns(t
     )  # the head ends at the last column, the number is short
     assert row.split()[0].startswith("20260702_091500_claude_c")
     assert on_a_terminal(tmp_path, 120, "show", "runs", "--columns", "trace_id,n_turns")[1].split()[0] == name
+
+
+def test_a_cost_that_is_a_floor_says_so_in_the_table_of_runs() -> None:
+    """Known whole; no upper bound, once with a lower one; between bounds; a floor of which only that is known; not known."""
+    costs = {
+        "cost_usd": [19.449, 10.9, 4.0, None, None, None],
+        "cost_low_usd": [19.0, 0.0042, None, 1.0, 1234.5, None],
+        "cost_high_usd": [20.0, None, None, 2.0, None, None],
+    }
+    told = _with_told_costs(pl.DataFrame(costs))["cost_usd"]
+    assert [text.strip() if text else None for text in told] == [
+        "19.45", "at least 0.0042", "at least 4.00", None, "at least 1,234.50", None
+    ]  # fmt: skip
+    assert len({len(text) for text in told if text}) == 1, "figures stand to the right"
+
+
+def test_only_a_reader_gets_the_words_of_a_cost(tmp_path: Path) -> None:
+    # One response of which the log holds the beginning only, at list price: its output is a floor.
+    said_by = native(1, "assistant", TEXT, mid="m", u=usage(1000, 1, 0, 0))
+    write_lines(tmp_path / "logs/a.jsonl", native(0, "user", "go"), said_by)
+    said(tmp_path, "load", "logs", "--quiet")
+    assert "at least 0.0" in said(tmp_path, "show", "runs", "--columns", "cost_usd")[0]
+    assert "at least" not in said(tmp_path, "show", "runs", "--columns", "cost_usd", "--fmt", "csv")[0]
+
+
+def test_runs_without_phases_are_told_why(tmp_path: Path, place: Path) -> None:
+    write_lines(tmp_path / "logs/a.jsonl", native(0, "user", "go"), native(1, "assistant", TEXT, mid="m"))
+    said(tmp_path, "load", "logs", "--quiet")
+    asked = ("show", "phases", "--where", "trace_id = 'a'")
+    assert "a run has no phases where its log shows no tool call" in said(tmp_path, *asked)[1]
+    assert "shows no tool call" not in said(place, *asked)[1], "loaded without the analysis"
 
 
 def test_a_pipe_gets_what_the_readme_says(place: Path) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from traceparse.dataset import Dataset
 
 _ROWS = 40
+_COUNTABLE = 2**32 - 1
+"""Rows that no table can have: polars counts them in 32 bits, and takes no larger limit."""
 GLANCE: dict[str, tuple[str, ...]] = {
     "runs": ("trace_id", "score", "spend_tokens", "spend_basis", "cost_usd", "n_turns", "model_canonical", "gpu", "correct", "framework"),
     "turns": ("trace_id", "turn", "first_record", "phase", "activity", "spend_tokens", "t_s", "n_tool_calls", "silent"),
@@ -60,7 +62,13 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
     short = fmt == "table" and names is None
     chosen = list(GLANCE.get(table, ())) or None if short else names
     most = _ROWS if limit is None and fmt == "table" else limit
-    rows = _select(loaded, table, where, chosen, None if most is None else most + 1)
+    if most is not None and most >= _COUNTABLE:
+        most = None
+    bounds = _COST_BOUNDS if table == "runs" and fmt == "table" and chosen and "cost_usd" in chosen else ()
+    read = [*chosen, *(name for name in bounds if name not in chosen)] if chosen else None
+    rows = _select(loaded, table, where, read, None if most is None else most + 1)
+    if bounds and chosen:
+        rows = _with_told_costs(rows).select(chosen)
     notes = []
     if limit is None and fmt == "table" and rows.height > _ROWS:
         notes.append(f"the first {_ROWS} rows; --limit N shows more")
@@ -70,6 +78,8 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
     print_rows(shown, fmt, notes, others="--columns A,B shows them, --fmt csv all")
     if table == "runs" and where is not None and not rows.height and _lacks_real_clocks(loaded, where):
         print_note("no run here has a started_at: their logs name no zone; start_local holds the time as written")
+    if table == "phases" and where is not None and not rows.height and loaded.is_analysed:
+        print_note("a run has no phases where its log shows no tool call, or nothing that is done to a kernel")
     if table == "findings" and loaded.findings_are_current is False:
         print_note(
             "the logs, or how they were read, changed since all runs were audited: run `traceparse audit` again before you "
@@ -77,6 +87,29 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
         )
     if table in DERIVED and not loaded.is_analysed:
         print_note(f"no rows: the load left the analysis out; {how_to_get_it(loaded)}")
+
+
+_COST_BOUNDS = ("cost_low_usd", "cost_high_usd")
+
+
+def _with_told_costs(rows: pl.DataFrame) -> pl.DataFrame:
+    """Costs as a reader takes them: where the upper bound is not known, the lower one with "at least" before it."""
+    import polars as pl
+
+    told = [
+        None if cost is None and (low is None or high is not None)
+        else _dollars(cost) if high is not None
+        else f"at least {_dollars(cost if low is None else low)}"
+        for cost, low, high in rows.select("cost_usd", *_COST_BOUNDS).iter_rows()
+    ]  # fmt: skip
+    width = max((len(text) for text in told if text), default=0)
+    # Numbers stand to the right, also where words stand before some of them.
+    aligned = [text.rjust(width) if text else None for text in told]
+    return rows.with_columns(pl.Series("cost_usd", aligned, dtype=pl.String))
+
+
+def _dollars(usd: float) -> str:
+    return f"{usd:,.2f}" if usd >= 0.01 or usd == 0 else f"{usd:.2g}"
 
 
 def _lacks_real_clocks(data: Dataset, where: str) -> bool:
