@@ -1,14 +1,19 @@
 """Which scores count: versions, checks and scores laid out by hand."""
 
+import polars as pl
 import pytest
 from score_trace import Trace
 
-from traceparse.metrics.checked import LostEdits, checked, finals, lost_edits, summarise
+from traceparse.metrics.checked import NONE_LOST, LostEdits, checked, finals, lost_edits, summarise
 from traceparse.tables import frame
 
 
 def bench(trace: Trace, score: str) -> None:
     trace.call("python benchmark.py", f"peak_fraction: {score}\nRESULT: OK")
+
+
+def states(scores: pl.DataFrame, lost: LostEdits = NONE_LOST) -> list[str]:
+    return [verdict.state for verdict in checked(scores, lost)]
 
 
 def write(trace: Trace) -> None:
@@ -32,8 +37,9 @@ def test_a_score_counts_if_its_own_version_passes_at_once_or_later() -> None:
     frames = trace.frames()
     scores = trace.scores()
     assert finals(scores)["value"].to_list() == [0.1, 0.2, 0.9, 0.8]
-    assert checked(scores) == ["same_version", "later", "failed", "never"]
+    assert states(scores) == ["same_version", "later", "failed", "never"]
     assert summarise(frames | {"scores": scores}) == {
+        "score_basis": "version",
         "score": 0.2,
         "best_score": 0.2,
         "score_metric": "peak_fraction",
@@ -46,7 +52,7 @@ def test_a_version_that_fails_once_and_passes_once_counts() -> None:
     write(trace)
     trace.call("python check.py; python check.py", "FAIL: shape 0 {'b': 1} seed 42: tolerance exceeded\nPASS")
     bench(trace, "0.3000")
-    assert checked(trace.scores()) == ["same_version"]
+    assert states(trace.scores()) == ["same_version"]
 
 
 @pytest.mark.parametrize(
@@ -56,14 +62,15 @@ def test_without_versions_only_the_same_result_speaks(command: str, state: str) 
     trace = Trace()
     trace.call("python check.py", "PASS")
     trace.call(command, "PASS\npeak_fraction: 0.3000" if "check" in command else "peak_fraction: 0.3000")
-    assert checked(trace.scores()) == [state]
+    assert states(trace.scores()) == [state]
 
 
 def test_a_run_without_scores_has_no_summary() -> None:
     trace = Trace()
     trace.call("ls", "solution.py")
     frames = trace.frames() | {"scores": trace.scores()}
-    assert summarise(frames) == {"score": None, "best_score": None, "score_metric": None, "correct": None}
+    nothing = dict.fromkeys(("score", "score_basis", "best_score", "score_metric", "correct"))
+    assert summarise(frames) == nothing
 
 
 def test_the_best_is_not_always_the_last() -> None:
@@ -96,7 +103,7 @@ def test_the_last_check_before_the_benchmark_decides(before: list[str], after: l
     bench(trace, "0.3000")
     for outcome in after:
         trace.call("python check.py", outcome)
-    assert checked(trace.scores()) == [state]
+    assert states(trace.scores()) == [state]
 
 
 @pytest.mark.parametrize(("lost", "state"), [(1, "same_version"), (2, "later"), (3, "later"), (4, "same_version")])
@@ -108,21 +115,22 @@ def test_a_check_says_nothing_across_a_lost_edit(lost: int, state: str) -> None:
     trace.call("ls", "solution.py")
     bench(trace, "0.3000")
     trace.call("python check.py", "PASS")
-    assert checked(trace.scores(), LostEdits(told={lost})) == [state]
-    assert checked(trace.scores(), LostEdits(told={2, 4})) == ["never"]
+    assert states(trace.scores(), LostEdits(told={lost})) == [state]
+    assert states(trace.scores(), LostEdits(told={2, 4})) == ["never"]
 
 
 @pytest.mark.parametrize(
-    ("possible", "after", "state"),
+    ("possible", "after", "state", "basis"),
     [
-        (1, "PASS", "same_version"),  # before its check
-        (2, "PASS", "later"),
-        (3, "PASS", "later"),
-        (4, "PASS", "same_version"),  # after the benchmark
-        (2, FAIL, "same_version"),  # nothing but the check before speaks for it
+        ({1}, "PASS", "same_version", "version"),  # before its check
+        ({2}, "PASS", "later", "version"),
+        ({3}, "PASS", "later", "version"),
+        ({2, 4}, "PASS", "later", "possible"),  # parted from both checks
+        ({4}, "PASS", "same_version", "version"),  # after the benchmark
+        ({2}, FAIL, "same_version", "possible"),  # nothing but the check before speaks for it
     ],
 )
-def test_a_possible_edit_leaves_it_to_the_next_pass(possible: int, after: str, state: str) -> None:
+def test_a_possible_edit_leaves_it_to_the_next_pass(possible: set[int], after: str, state: str, basis: str) -> None:
     """Calls: 0 writes, 1 checks, 2 lists, 3 benchmarks, 4 checks."""
     trace = Trace()
     write(trace)
@@ -130,7 +138,7 @@ def test_a_possible_edit_leaves_it_to_the_next_pass(possible: int, after: str, s
     trace.call("ls", "solution.py")
     bench(trace, "0.3000")
     trace.call("python check.py", after)
-    assert checked(trace.scores(), LostEdits(possible={possible})) == [state]
+    assert checked(trace.scores(), LostEdits(possible=possible)) == [(state, basis)]
 
 
 def test_a_check_in_the_same_result_needs_no_other() -> None:
@@ -140,7 +148,7 @@ def test_a_check_in_the_same_result_needs_no_other() -> None:
     trace.call("python check.py", "PASS")
     trace.call("python check.py && python benchmark.py", "PASS\npeak_fraction: 0.3000\nRESULT: OK")
     trace.call("python check.py", "PASS")
-    assert checked(trace.scores(), LostEdits(possible={2})) == ["same_version"]
+    assert checked(trace.scores(), LostEdits(possible={2})) == [("same_version", "result")]
 
 
 def test_a_lost_edit_is_a_program_that_says_so() -> None:
@@ -177,4 +185,4 @@ def test_of_one_command_that_tries_two_texts_each_check_speaks_for_the_benchmark
         "sed -i s/a/b/ solution.py; python check.py; python benchmark.py; sed -i s/b/c/ solution.py; python check.py; python benchmark.py",
         "FAIL: shape 0 {'b': 1} seed 42: tolerance exceeded\npeak_fraction: 0.9000\nRESULT: OK\nPASS\npeak_fraction: 0.2000\nRESULT: OK",
     )
-    assert checked(trace.scores()) == ["failed", "same_version"]
+    assert states(trace.scores()) == ["failed", "same_version"]

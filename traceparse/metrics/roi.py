@@ -56,7 +56,7 @@ def ladder(frames: Frames) -> pl.DataFrame:
     """
     scores = frames["scores"]
     found = [
-        row | {"checked": verdict}
+        row | {"checked": verdict.state, "checked_basis": verdict.basis}
         for row, verdict in zip(finals(scores).to_dicts(), checked(scores, lost_edits(frames)), strict=True)
         if row["value"] is not None and math.isfinite(row["value"])
     ]
@@ -85,7 +85,18 @@ def ladder(frames: Frames) -> pl.DataFrame:
         spent = spend
         design, framework = kernels.of(row["kernel_version"])
         rows.append(
-            {name: row[name] for name in ("trace_id", "obs", "turn", "kernel_version", "solution_version", "checked")}
+            {
+                name: row[name]
+                for name in (
+                    "trace_id",
+                    "obs",
+                    "turn",
+                    "kernel_version",
+                    "solution_version",
+                    "checked",
+                    "checked_basis",
+                )
+            }
             | {"step": step, "design": design, "framework": framework, "score": row["value"]}
             | {"change_basis": bases[step]}
             | {"n_repeats": len(repeats), "score_median": worth}

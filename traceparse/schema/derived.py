@@ -91,6 +91,7 @@ framework: str? framework of the version that ran
 score: f64 the figure printed
 change_basis: str? what tells that another text ran than at the last step above 0: version, output (of an edit whose text the log lost), possible (a call that the log cut may have edited it, so a gain may be scatter) or none; null where a version is unknown
 checked: str same_version, later (it passed after the score; all that is known where a call that the log cut may have changed it since the check before), failed or never; the first two count towards best
+checked_basis: str? of the two that count: result (its check stands in the same result), version (of the same version, with nothing between that may have changed it) or possible (a call between the two whose text the log cut may have changed it)
 n_repeats: i64 benchmarks of this version, or of versions with the same text, under the same settings
 score_median: f64 median over the benchmarks of this version with nothing set for them; where all were set otherwise (a sweep), the lowest
 score_low: f64? lowest of the repeats

@@ -66,6 +66,7 @@ price_basis: str? dated price list and which output figure it priced
 cost_low_usd: f64? lower end where the cache split, the tier or the price is not known exactly; the output priced is price_basis's
 cost_high_usd: f64? upper end of the same; null where output or prompt counts are only known to be at least so many
 score: f64? last official score whose kernel version passes its check
+score_basis: str? what its check rests on, as roi.checked_basis: result, version or possible (a call between check and score whose text the log cut may have changed the kernel)
 score_metric: str? peak_fraction or speedup
 best_score: f64? best such score
 board_score: f64? published score, on the peaks of its generation as printed
