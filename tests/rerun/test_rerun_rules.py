@@ -266,6 +266,21 @@ def test_a_timing_event_is_read() -> None:
     assert read_timing(event(profile=None)).host_bound is None
 
 
+@pytest.mark.parametrize(
+    ("microseconds", "told"),
+    [
+        # An H200, shape 0 of a top-k in two of five processes.
+        ((14.2, 9.3, 14.2, 9.1), ["kernel times of 0.0091 to 0.0142 ms in 4 calls on the same inputs"]),
+        ((8.1, 8.0, 8.2, 8.3), []),
+        ((100.0, 124.0), []),
+        ((1.0, 3.9), []),
+    ],
+)
+def test_kernel_times_that_scatter_are_told(microseconds: tuple[float, ...], told: list[str]) -> None:
+    calls = [{"kernels": [["mine", time]], "busy_us": time} for time in microseconds]
+    assert list(read_timing(event(profile={"fixed": {"calls": calls}, "rotated": {"calls": calls}})).notes) == told
+
+
 # --- proofs -------------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from typing import Any
 COPIES = ("Memcpy", "Memset")
 """How the profiler names device activities that are no kernels."""
 _SHARE_APART, _TIMES_APART, _MS_APART = 0.25, 1.5, 0.02
+_TIMES_SCATTERED, _MS_SCATTERED = 1.25, 0.003
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class InTurn:
 
     @property
     def slower(self) -> int:
-        """Pairs whose second is slower, by a quarter and 3 microseconds: far more than the same work varies by."""
-        return sum(second > 1.25 * first and second - first > 0.003 for first, second in self.pairs)
+        """Pairs whose second is slower, by a quarter and 3 microseconds: far more than most work varies by."""
+        return sum(second > _TIMES_SCATTERED * first and second - first > _MS_SCATTERED for first, second in self.pairs)
 
     def __str__(self) -> str:
         first, second = (statistics.median(times) for times in zip(*self.pairs, strict=True))
@@ -179,6 +180,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
             *_notes(standard["device_ms"], event["warmup"], median),
             *_moving(median.value, statistics.median(hardened["device_ms"])),
             *_unseen(profile, fixed, rotated),
+            *_scattered(fixed),
         ),
     )
 
@@ -193,6 +195,14 @@ def _moving(same_ms: float, moving_ms: float) -> list[str]:
 def _unseen(profile: Mapping[str, Any] | None, *parts: Sequence[Any]) -> list[str]:
     """A remark where calls were recorded and the recording is of no use; the proofs that rest on it were not made."""
     return ["no whole profile was had: nothing is known of the kernels that ran"] if profile and not all(parts) else []
+
+
+def _scattered(calls: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A remark where the same kernels on the same inputs take now this time, now that: their median is one of few calls."""
+    busy = [call["busy_us"] / 1e3 for call in calls]
+    if busy and max(busy) > _TIMES_SCATTERED * min(busy) and max(busy) - min(busy) > _MS_SCATTERED:
+        return [f"kernel times of {min(busy):.4f} to {max(busy):.4f} ms in {len(busy)} calls on the same inputs"]
+    return []
 
 
 def _launches(calls: Sequence[Mapping[str, Any]]) -> Launches | None:
