@@ -32,17 +32,26 @@ _PATIENCE_S = 5.0
 """How long a reader waits for tables that another process is about to put in place."""
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
+_PAGE_BYTES = 4096
 
 
 def disk_error(error: Exception, path: Path) -> StoreError:
     """The one-line error for a failed write."""
-    full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+    full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error) or _has_no_room(path)
     what = "the disk is full" if full else f"cannot write: {error}"
     return StoreError(
         what,
         place=str(path),
         todo="free some room, or choose another place with --out" if full else "choose another place with --out",
     )
+
+
+def _has_no_room(path: Path) -> bool:
+    """Whether the disk that a file was to be written to holds less than a page more: not every library hands on why a write failed."""
+    try:
+        return shutil.disk_usage(path.parent).free < _PAGE_BYTES
+    except OSError:  # the folder is not there: whatever failed, the error tells it
+        return False
 
 
 def check_place(folder: Path) -> None:
