@@ -84,6 +84,19 @@ def test_the_board_goes_first_and_a_trace_that_says_otherwise_is_shown_beside_it
     assert shown["in_trace"].to_list() == [pytest.approx(0.04), None, None]
 
 
+def test_runs_of_unknown_gpus_are_not_compared() -> None:
+    """Two runs that do not name their GPU need not have run on one: none leads, is second, or stands on a front."""
+    spent = {"spend_tokens": 100, "spend_basis": "reported"}
+    lost = [run(f"u{n}", model=f"m{n}", gpu=None, score=0.1 * n, **spent) for n in (1, 2)]
+    known = run("k", model="m", score=0.05, **spent)
+    hack = run("h", model="m", gpu=None, score=0.9, verdict="reward_hack", **spent)
+    shown = views.scored(table("runs", [*lost, known, hack, run("p", model="m", problem=None, score=0.3, **spent)]))
+    assert [board["trace_id"] for board in views.leaders(shown)] == ["k"]
+    assert shown.filter("on_front")["trace_id"].to_list() == ["k"]
+    assert shown.filter("current")["trace_id"].to_list() == ["k"]
+    assert views.unplaced(shown)["trace_id"].to_list() == ["u1", "u2", "p"]
+
+
 def test_another_form_of_a_run_is_not_counted_twice() -> None:
     twins = table("runs", [run("a", model="m", score=0.1), run("b", model="m", score=0.1, duplicate_of="a")])
     assert views.scored(twins)["trace_id"].to_list() == ["a"]

@@ -61,7 +61,6 @@ def dataset_page(data: Dataset, run_pages: Mapping[str, str] | None = None) -> s
         bought=_bought(data, runs),
         bases=views.coverage(runs).to_dicts() if runs.height else [],
         runs=_by_start(runs).to_dicts(),
-        n_twins=data.runs.height - runs.height,
         skipped=_skipped(data),
         run_pages=run_pages or {},
         by_trace={row["trace_id"]: row for row in runs.iter_rows(named=True)},
@@ -82,9 +81,9 @@ def headline(runs: pl.DataFrame, boards: list[dict[str, Any]]) -> dict[str, Any]
         boards: As `views.leaders` gives them.
 
     Returns:
-        ``kind``: ``none`` (no score), ``one`` (at most one board on which two models have a score; ``board``) or ``many``
-        (``names`` of the models with most leads, ``leads``,
-        ``contested`` boards on which two models have a score); ``spend`` bases of the leading runs by number, ``sources`` of their scores.
+        ``kind``: ``none`` (no score), ``unplaced`` (none on a board: `views.unplaced`), ``one`` (at most one board on which two models
+        have a score; ``board``) or ``many`` (``names`` of the models with most leads, ``leads``, ``contested`` boards on which two
+        models have a score); ``n_unplaced`` scores on no board; ``spend`` bases of the leading runs by number, ``sources`` of their scores.
     """
     now = views.current(boards)
     bases = Counter(board["spend_basis"] or "unknown" for board in now)
@@ -95,9 +94,10 @@ def headline(runs: pl.DataFrame, boards: list[dict[str, Any]]) -> dict[str, Any]
         "n_scored": runs["shown_score"].count(),
         "n_runs": runs.height,
         "n_boards": len(now),
+        "n_unplaced": views.unplaced(runs).height,
     }
     if not now:
-        return known | {"kind": "none"}
+        return known | {"kind": "unplaced" if known["n_unplaced"] else "none"}
     contested = [board for board in now if board["second"]]
     if len(contested) <= 1:
         return known | {"kind": "one", "board": max(contested or now, key=lambda board: board["n_scored"])}
@@ -173,7 +173,7 @@ def _matrix(boards: list[dict[str, Any]]) -> dict[str, Any]:
         "problems": list(dict.fromkeys(board["problem"] for board in now)),
         "gpus": [
             *(gpu for gpu in facts.GPUS if gpu in present),
-            *sorted(present - set(facts.GPUS), key=lambda gpu: (gpu == "unknown", gpu)),
+            *sorted(present - set(facts.GPUS)),
         ],
         "cells": {(board["problem"], board["gpu"]): board for board in now},
     }

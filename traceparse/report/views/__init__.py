@@ -2,7 +2,7 @@
 
 from traceparse.report.views.basis import coverage
 from traceparse.report.views.bought import BUDGETS, budget_leaders, early_scores, framework_gains
-from traceparse.report.views.leaders import current, leaders, scored
+from traceparse.report.views.leaders import current, leaders, scored, unplaced
 from traceparse.report.views.progress import budget_curves, phase_shares
 from traceparse.report.views.reruns import (
     OUTCOMES,
@@ -40,4 +40,5 @@ __all__ = [
     "scored",
     "tool_tokens",
     "turn_parts",
+    "unplaced",
 ]

@@ -2,7 +2,7 @@
 
 The score shown is the published one where the run is on a board, since the board's owner measured it on the final kernel;
 else the trace's own last official one. It is on today's peaks where the factor is known; ``score_source`` says which. A
-score is compared only within its problem, GPU and generation of the rules.
+score is compared only within its problem, GPU and generation of the rules; where the problem or the GPU is not known, with none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from traceparse.modelname import under_one_name
 _SCATTER = 0.1
 """Benchmarks of one kernel differ by less."""
 _BOARD = ("problem", "gpu", "deck_generation")
+_PLACED = pl.all_horizontal(pl.col("problem", "gpu") != "unknown")
+"""Whether a run as `scored` gives it stands on a board: two of unknown GPUs need not have run on one."""
 _GENERATIONS = {generation.name: n for n, generation in enumerate(facts.GENERATIONS)}
 
 
@@ -34,10 +36,9 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         ``metric``; ``ceiling`` and ``attainable``
         (0..1, score over ceiling; null where there is none); ``mark`` (why the run is set aside, or ``""``); ``doubt`` (what speaks
         against a score that is not set aside, or ``""``); ``spend_kind`` (`traceparse.metrics.boards.spend_kind`); ``on_front`` (no
-        run of the same board whose spend is known the same way scores more for less); ``in_trace`` (the trace's own score, where
-        the board's is shown and it is more than a tenth off); ``peaks_factor`` (what brings a score that the trace prints to today's
-        peaks; null where that is not known);
-        ``current`` (its rules are those by which `current` shows its problem and GPU).
+        run of the same board whose spend is known the same way scores more for less; False off every board); ``in_trace`` (the
+        trace's own score, where the board's is shown and it is more than a tenth off); ``peaks_factor`` (what
+        brings a score that the trace prints to today's peaks; null where that is not known); ``current`` (its rules are those by which `current` shows its problem and GPU).
     """
     kept = runs.filter(pl.col("duplicate_of").is_null())
     worth = [_worth(row) for row in kept.iter_rows(named=True)]
@@ -109,7 +110,7 @@ def _with_front(runs: pl.DataFrame) -> pl.DataFrame:
     best: dict[tuple[Any, ...], float] = {}
     front = set()
     able = (
-        runs.filter(pl.col("mark") == "")
+        runs.filter(_PLACED & (pl.col("mark") == ""))
         .drop_nulls(["shown_score", "spend_tokens"])
         .with_columns(spend_kind())
         .sort("spend_tokens", "shown_score", descending=[False, True])
@@ -128,7 +129,7 @@ def _with_front(runs: pl.DataFrame) -> pl.DataFrame:
 def _with_current(runs: pl.DataFrame) -> pl.DataFrame:
     """Mark the runs under the newest rules by which two models have a score on their problem and GPU, else one."""
     models: dict[tuple[str, str], dict[str, set[str]]] = {}
-    for row in runs.filter(pl.col("mark") == "").drop_nulls("shown_score").iter_rows(named=True):
+    for row in runs.filter(_PLACED & (pl.col("mark") == "")).drop_nulls("shown_score").iter_rows(named=True):
         models.setdefault((row["problem"], row["gpu"]), {}).setdefault(row["deck_generation"], set()).add(row["model"])
     chosen = {
         (*board, max(rules, key=lambda name: (len(rules[name]) > 1, _GENERATIONS.get(name, -1))))
@@ -148,10 +149,10 @@ def leaders(runs: pl.DataFrame) -> list[dict[str, Any]]:
     Returns:
         One dict per board with at least one score that counts: the leading row of `runs`, and ``n_runs``, ``n_scored``, ``n_set_aside``;
         ``second`` (the best row of another model, or None) and ``aside`` (the best row set aside, if it scores more, or None).
-        By problem, then GPU, newest generation first.
+        By problem, then GPU, newest generation first. Runs of which the problem or the GPU is not known lead nothing.
     """
     found = []
-    for _, group in runs.group_by(_BOARD, maintain_order=True):
+    for _, group in runs.filter(_PLACED).group_by(_BOARD, maintain_order=True):
         have = group.drop_nulls("shown_score").sort("shown_score", descending=True, maintain_order=True)
         fair = have.filter(pl.col("mark") == "")
         if not fair.height:
@@ -183,6 +184,11 @@ def leaders(runs: pl.DataFrame) -> list[dict[str, Any]]:
 
 def _age(board: dict[str, Any]) -> int:
     return _GENERATIONS.get(board["deck_generation"], -1)
+
+
+def unplaced(runs: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `scored` runs whose score would count, but which stand on no board."""
+    return runs.filter(~_PLACED & (pl.col("mark") == "") & pl.col("shown_score").is_not_null())
 
 
 def current(boards: list[dict[str, Any]]) -> list[dict[str, Any]]:
