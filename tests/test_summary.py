@@ -22,10 +22,11 @@ def test_another_form_of_a_run_is_in_no_sum_and_in_no_denominator(here: Path) ->
         write_lines(here / f"p/{run_id}.jsonl", *converted(0, ("user", "go", None), ("assistant", said, stated)))
     data = tp.load("p", analysis=False)
     lines = dict(summarise(data))
-    assert lines["traces"] == "2"
+    assert lines["traces"] == "2: 1 run, and 1 that is the same session as one of them in another form"
+    assert lines["rows"].endswith("; these of all traces")
     assert lines["formats"] == "claude-code-converted 2"
     assert "clock" not in lines  # nobody looked, and the log has none of its own
-    assert lines["runs"] == "1; 1 other form of a run is left out of the lines below"
+    assert lines["runs"] == "1; the lines below count each once"
     assert lines["input tokens"] == "deduplicated 1"
     assert lines["cost"].startswith("1 of 1 runs priced")
     # Published for the run: 381,815 output tokens, once.

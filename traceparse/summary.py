@@ -53,11 +53,12 @@ def summarise(data: Dataset) -> list[tuple[str, str]]:
     lines = [
         ("source", data.manifest.source),
         ("tables", str(data.folder)),
-        ("traces", f"{traces.height:,}"),
+        ("traces", f"{traces.height:,}" + _of_runs(n, traces.height - n)),
         ("rows", ", ".join(f"{counts[name]:,} {label}" for name, label in
-                           (("turns", "turns"), ("blocks", "blocks"), ("tool_calls", "tool calls")) if name in counts)),
+                           (("turns", "turns"), ("blocks", "blocks"), ("tool_calls", "tool calls")) if name in counts)
+                 + ("; these of all traces" if n < traces.height else "")),
         ("formats", coverage(traces, "format")),
-        ("runs", f"{n:,}" + _left_out(traces.height - n)),
+        ("runs", f"{n:,}" + ("; the lines below count each once" if n < traces.height else "")),
         ("input tokens", coverage(runs, "usage_basis")),
         ("output tokens", coverage(runs, "output_basis")),
     ]  # fmt: skip
@@ -134,7 +135,9 @@ def skipped_line(skipped: pl.DataFrame) -> str:
     return "; ".join(parts) + "; see `traceparse show skipped`"
 
 
-def _left_out(twins: int) -> str:
+def _of_runs(runs: int, twins: int) -> str:
+    """What the traces are, where some are other forms of a run."""
     if not twins:
         return ""
-    return f"; {twins:,} other form{'s of runs are' if twins > 1 else ' of a run is'} left out of the lines below"
+    are = "are the same session as one of them" if twins > 1 else "is the same session as one of them"
+    return f": {runs:,} run{'' if runs == 1 else 's'}, and {twins:,} that {are} in another form"
