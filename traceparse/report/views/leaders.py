@@ -38,7 +38,8 @@ def scored(runs: pl.DataFrame) -> pl.DataFrame:
         against a score that is not set aside, or ``""``); ``spend_kind`` (`traceparse.metrics.boards.spend_kind`); ``on_front`` (no
         run of the same board whose spend is known the same way scores more for less; False off every board); ``in_trace`` (the
         trace's own score, where the board's is shown and it is more than a tenth off); ``peaks_factor`` (what
-        brings a score that the trace prints to today's peaks; null where that is not known); ``current`` (its rules are those by which `current` shows its problem and GPU).
+        brings a score that the trace prints to today's peaks; null where that is not known); ``current`` (its
+        rules are those by which `current` shows its problem and GPU).
     """
     kept = runs.filter(pl.col("duplicate_of").is_null())
     worth = [_worth(row) for row in kept.iter_rows(named=True)]
