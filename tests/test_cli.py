@@ -64,6 +64,13 @@ def test_rows_as_csv_jsonl_and_parquet(place: Path) -> None:
     assert pl.read_parquet(io.BytesIO(as_parquet)).rows() == [(RUN, 1)]
 
 
+@pytest.mark.parametrize("limit", [2**32 - 2, 2**32 - 1, 2**32, 10**30])
+def test_a_limit_beyond_all_counting_is_none(place: Path, limit: int) -> None:
+    asked = ["show", "runs", "--columns", "run_id", "--fmt", "csv"]
+    done = traceparse(*asked, "--limit", str(limit), cwd=place)
+    assert (done.returncode, done.stdout) == (0, traceparse(*asked, cwd=place).stdout), done.stderr
+
+
 def test_text_of_strangers_cannot_drive_the_terminal(place: Path) -> None:
     shown = traceparse("show", "blocks", "--columns", "text", "--where", "kind = 'tool_result'", cwd=place).stdout
     assert b"\x1b" not in shown
@@ -95,6 +102,14 @@ def test_text_of_strangers_cannot_drive_the_terminal(place: Path) -> None:
             "every other command takes them: traceparse show runs --data data/loaded/logs",
         ),
         (["audit", "--deck", "nowhere"], 1, "nowhere: no such folder"),
+        (["show", "runs", "--data", "logs/" + RUN + ".jsonl"], 1, ".jsonl: not a folder"),
+        (["show", "runs", "--data", "d" * 300], 1, "File name too long"),
+        (["show", "reruns", "--data", "d" * 300], 1, "File name too long"),
+        (["load", "d" * 300], 1, "File name too long"),
+        (["audit", "--deck", "d" * 300], 1, "File name too long"),
+        (["rerun", RUN, "--trust", "--budget", "nan"], 2, "--budget nan is no time"),
+        (["rerun", RUN, "--trust", "--budget", "-1"], 2, "--budget -1 is no time"),
+        (["rerun", RUN, "--trust", "--gates", ","], 2, "--gates names no gate"),
         (["load"], 2, "Missing argument"),
         (["nope"], 2, "No such command"),
     ],
@@ -229,6 +244,13 @@ def test_nothing_loaded_yet_says_what_to_do(tmp_path: Path) -> None:
     done = traceparse("show", "runs", cwd=tmp_path)
     assert done.returncode == 1
     assert b"traceparse load" in done.stderr
+
+
+def test_a_memory_of_the_last_load_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
+    (tmp_path / "data/loaded/.last").mkdir(parents=True)
+    done = traceparse("show", "runs", cwd=tmp_path)
+    said = b"data/loaded/.last: what was loaded last cannot be read: Is a directory; name a folder with --data"
+    assert (done.returncode, said in done.stderr, len(done.stderr.splitlines())) == (1, True, 1), done.stderr
 
 
 @pytest.mark.parametrize("package", ["click", "traceparse.cli.look", "polars"])

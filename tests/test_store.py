@@ -315,6 +315,20 @@ def test_findings_go_with_their_run_and_are_told_as_old_once_the_tables_are_othe
     assert tp.open("copy").findings_are_current is False
 
 
+def test_findings_that_cannot_be_written_point_to_the_tables_and_to_no_option(
+    logs: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tp.load("logs", "out", jobs=1)
+
+    def refused(_: int) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(atomic.os, "fsync", refused)  # type: ignore[attr-defined]
+    with pytest.raises(StoreError, match=r"Read-only file system; .*copy or load these") as raised:
+        store.write_findings(here / "out", _findings("0"), whole=True)
+    assert "--out" not in str(raised.value)
+
+
 def test_findings_that_name_no_tables_are_judged_by_their_time(logs: Path, here: Path) -> None:
     tp.load("logs", "out", jobs=1)
     path = here / "out/findings.parquet"

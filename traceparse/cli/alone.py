@@ -34,7 +34,13 @@ def open_for(table: str, folder: Path | None) -> Dataset:
     try:
         return open_data(folder)
     except StoreError:
-        alone = folder is not None and (folder / f"{TABLE}.parquet").is_file() and not (folder / MANIFEST).exists()
-        if table != TABLE or folder is None or not alone:
+        if table != TABLE or folder is None or not _is_alone(folder):
             raise
         return RerunsAlone(folder)
+
+
+def _is_alone(folder: Path) -> bool:
+    try:
+        return (folder / f"{TABLE}.parquet").is_file() and not (folder / MANIFEST).exists()
+    except OSError:
+        return False  # a folder that may not be entered

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import signal
 import sys
 from pathlib import Path
@@ -79,8 +80,12 @@ def main(*, watches: bool = False) -> None:
         click.echo("traceparse: interrupted; what was there before is unchanged", err=True)
         sys.exit(130)
     except OSError as error:
-        if "--debug" in sys.argv or error.filename is not None:
+        if "--debug" in sys.argv:
             raise
+        if error.filename is not None:  # a folder that may not be entered, say, and so cannot even be looked for
+            place = printable(os.fsdecode(error.filename))
+            click.echo(f"traceparse: {place}: {error.strerror or error}; --debug shows what was tried", err=True)
+            sys.exit(1)
         # Writing to stdout failed: the library wraps the errors of its own files.
         why = "stdout is closed" if error.errno == errno.EBADF else error.strerror or error
         click.echo(f"traceparse: cannot write the output: {why}", err=True)

@@ -80,12 +80,12 @@ def load(
 def _is_loaded(folder: Path) -> bool:
     from traceparse.store import MANIFEST, read_manifest
 
-    if not (folder / MANIFEST).is_file():
-        return False
     try:
+        if not (folder / MANIFEST).is_file():
+            return False
         read_manifest(folder)
-    except StoreError:
-        return False  # somebody else's manifest
+    except (OSError, StoreError):
+        return False  # a folder that may not be entered, or somebody else's manifest
     return True
 
 

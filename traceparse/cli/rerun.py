@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import tempfile
@@ -107,6 +108,11 @@ def rerun(
         raise UsageError("a kernel on a cluster has its GPU for itself", expected="--ray without --jobs")
     if cpu and gpu_indices:
         raise UsageError("--cpu uses no GPU", expected="--cpu or --gpu INDEX")
+    if budget is not None and not budget >= 0:  # so that no number (`nan`) is refused too
+        raise UsageError(f"--budget {budget:g} is no time", expected="seconds")
+    gates_chosen = [name.strip() for name in gates.split(",") if name.strip()]
+    if not gates_chosen:
+        raise UsageError("--gates names no gate", expected="one or more of published, current, strict")
     if not trust:
         raise UsageError(
             "kernels are strangers' code, run as you; a child process is no sandbox", todo="pass --trust to run them"
@@ -127,13 +133,15 @@ def rerun(
     targets = [choice.target for choice in chosen]
     _check_place(place, "choose another place with --out")
     _check_place(base, "the rows of `reruns` go beside the tables: copy or load these to a place that can be written")
+    problems = deck_folder(deck)
+    published = deck_folder(published_deck) if published_deck else None
     try:
         with _watched(len(targets), quiet) as report:
             results = rerun_into(
-                base, targets, out=place, progress=report, deck=deck_folder(deck), trust=trust, cpu=cpu,
-                gpu_indices=list(gpu_indices) or None, gates=[name.strip() for name in gates.split(",") if name.strip()],
+                base, targets, out=place, progress=report, deck=problems, trust=trust, cpu=cpu,
+                gpu_indices=list(gpu_indices) or None, gates=gates_chosen,
                 timing=not no_timing, jobs=jobs or 3, time_budget_s=budget, ray=ray,
-                published_deck=deck_folder(published_deck) if published_deck else None,
+                published_deck=published,
             )  # fmt: skip
     except KeyboardInterrupt:
         click.echo(
@@ -141,10 +149,13 @@ def rerun(
         )
         sys.exit(130)
     except OSError as error:
+        if error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(place):
+            raise  # a file of the deck, say
         raise StoreError(
             f"cannot write: {error.strerror or error}", place=str(place), todo="choose another place with --out"
         ) from error
-    print_rows(_table(results), fmt)
+    if results or fmt != "table":
+        print_rows(_table(results), fmt)
     for line in _remarks(results) if not quiet else ():
         click.echo(line, err=True)
     if loaded is None and results and not quiet:
@@ -169,8 +180,8 @@ def _check_place(folder: Path, todo: str) -> None:
         StoreError: Neither it nor, where it does not stand yet, the folder that would hold it takes a file.
     """
     whole = folder.absolute()
-    standing = next(path for path in (whole, *whole.parents) if path.exists())
     try:
+        standing = next(path for path in (whole, *whole.parents) if path.exists())
         with tempfile.TemporaryFile(dir=standing):
             pass
     except OSError as error:

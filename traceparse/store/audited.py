@@ -83,4 +83,5 @@ def _named(path: Path) -> str:
 def _write(path: Path, findings: pl.DataFrame, of: str) -> None:
     buffer = io.BytesIO()
     findings.write_parquet(buffer, compression="zstd", metadata={_OF: of})
-    write_atomic(path, buffer.getvalue())
+    todo = "the findings lie beside the tables: copy or load these to a place that can be written"
+    write_atomic(path, buffer.getvalue(), todo=todo)

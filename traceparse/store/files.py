@@ -162,8 +162,13 @@ def _rows_per_group(data: pl.DataFrame) -> int:
     return max(int(data.height * _GROUP_BYTES / max(data.estimated_size(), _GROUP_BYTES)), 1)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, todo: str = "choose another place with --out") -> None:
     """Write a small file so that readers see the old or the new one.
+
+    Args:
+        path: The file.
+        data: Its content.
+        todo: What helps where it cannot be written.
 
     Raises:
         StoreError: The disk is full or the place cannot be written.
@@ -172,4 +177,4 @@ def write_atomic(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, data)
     except OSError as error:
-        raise disk_error(error, path) from error
+        raise disk_error(error, path, todo) from error

@@ -30,12 +30,18 @@ def last_loaded() -> Path:
     """The folder that was loaded last from this directory.
 
     Raises:
-        StoreError: Nothing was loaded here yet.
+        StoreError: Nothing was loaded here yet, or the memory of it cannot be read.
     """
+    path = LOADED / _LAST
     try:
-        return Path((LOADED / _LAST).read_text())
-    except OSError:
+        return Path(path.read_text())
+    except FileNotFoundError:
         raise StoreError(
             "nothing is loaded here yet",
             todo="run: traceparse load SOURCE (or: traceparse load sample), or name a folder with --data",
         ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise StoreError(
+            f"what was loaded last cannot be read: {why}", place=str(path), todo="name a folder with --data"
+        ) from error

@@ -76,9 +76,9 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         StoreError: There is none, it cannot be read, or it has another schema version.
     """
-    settle(folder)
     path = folder / MANIFEST
     try:
+        settle(folder)
         found = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
         raise StoreError(
@@ -86,10 +86,16 @@ def read_manifest(folder: Path) -> Manifest:
             place=str(folder),
             todo="load some: traceparse load SOURCE, or traceparse load sample",
         ) from None
-    except (OSError, msgspec.MsgspecError) as error:
+    except NotADirectoryError as error:
         raise StoreError(
-            f"the manifest cannot be read: {error}", place=str(path), todo="load the data again"
+            "not a folder",
+            place=str(folder),
+            expected="a folder of tables",
+            todo="read logs with `traceparse load` first",
         ) from error
+    except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise StoreError(f"the manifest cannot be read: {why}", place=str(path), todo="load the data again") from error
     if found.schema_version != SCHEMA_VERSION:
         raise StoreError(
             f"tables have schema version {found.schema_version}",

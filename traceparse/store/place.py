@@ -35,14 +35,14 @@ _AT_FDCWD = -100
 _PAGE_BYTES = 4096
 
 
-def disk_error(error: Exception, path: Path) -> StoreError:
-    """The one-line error for a failed write."""
+def disk_error(error: Exception, path: Path, todo: str = "choose another place with --out") -> StoreError:
+    """The one-line error for a failed write; `todo` is what helps where the command that writes has no ``--out``."""
     full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error) or _has_no_room(path)
     what = "the disk is full" if full else f"cannot write: {error}"
     return StoreError(
         what,
         place=str(path),
-        todo="free some room, or choose another place with --out" if full else "choose another place with --out",
+        todo=f"free some room, or {todo}" if full else todo,
     )
 
 
