@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -186,11 +188,71 @@ def test_colours_keep_their_contrast_with_the_page() -> None:
             assert ratio >= least, f"{name} {code} on {page}: {ratio:.2f}"
 
 
+_SIGHT = {
+    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+"""What is left of linear sRGB, by Machado, Oliveira and Fernandes (2009), severity 1."""
+_XYZ = ((0.4124564, 0.3575761, 0.1804375), (0.2126729, 0.7151522, 0.0721750), (0.0193339, 0.1191920, 0.9503041))
+
+
+def _lab(code: str, sight: str) -> tuple[float, float, float]:
+    """CIE L*a*b* (D65) of a colour as one with that sight has it."""
+
+    def times(matrix: Any, vector: list[float]) -> list[float]:
+        return [sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
+
+    parts = [int(code[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    seen = [min(max(part, 0.0), 1.0) for part in times(_SIGHT[sight], linear)]
+    white = (0.95047, 1.0, 1.08883)
+    x, y, z = (
+        t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116
+        for t in (part / most for part, most in zip(times(_XYZ, seen), white, strict=True))
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("sight", _SIGHT)
+@pytest.mark.parametrize("form", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("names", "least"),
+    [
+        ([theme.FRAMEWORKS[name][0] for name in ("torch", "unknown")], 30),
+        ([colour for colour, _ in theme.FRAMEWORKS.values()], 11),
+        ([colour for colour, _ in theme.GPUS.values()], 11),
+        (list(theme.MODELS), 11),
+        (list(theme.PARTS.values()), 5),
+    ],
+    ids=["torch and unknown", "frameworks", "GPUs", "models", "parts"],
+)
+def test_colours_of_one_figure_can_be_told_apart(names: list[str], least: float, form: int, sight: str) -> None:
+    """A difference (CIE 1976) of 2.3 is just seen; shapes or dashes help where it is small, but for the parts of a bar."""
+    for one, other in itertools.combinations(names, 2):
+        apart = math.dist(*(_lab(theme.COLOURS[name][form], sight) for name in (one, other)))
+        assert apart >= least, f"{one} and {other}: {apart:.1f}"
+
+
 def test_a_lone_run_stands_at_its_own_place_on_a_log_axis() -> None:
     """An axis that begins and ends at 150,000 would put every tick there; this one goes from about 115,000 to 195,000."""
     lone = RUNS.filter(pl.col("trace_id") == "cheap").with_columns(spend_tokens=pl.lit(150_000, pl.Int64))
     assert [text for text in _written(charts.pareto(lone)) if text.endswith("k")] == ["120k", "150k"]
     assert theme.log_span(pl.Series([10, 15])) == (10, 15)
+
+
+def test_a_label_at_the_end_of_an_axis_does_not_reach_beyond_it() -> None:
+    """Runs of 3,000 and 290,000 tokens on 300 pixels: 300k stands within 16 pixels of the end, so its text ends at its tick."""
+    ends = RUNS.filter(pl.col("trace_id").is_in(["cheap", SEEN])).with_columns(
+        spend_tokens=pl.when(pl.col("trace_id") == "cheap").then(3_000).otherwise(290_000)
+    )
+    picture = vl_convert.vegalite_to_svg(charts.pareto(ends).to_dict() | {"width": 300})
+    anchors = dict(
+        (text, anchor) for anchor, text in re.findall(r'<text text-anchor="(\w+)"[^>]*>(\d+k)</text>', picture)
+    )
+    assert anchors["300k"] == "end"
+    assert anchors["30k"] == "middle"
 
 
 def test_lines_that_dashes_tell_apart_have_their_dashes_in_the_legend() -> None:

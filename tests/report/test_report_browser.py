@@ -132,6 +132,34 @@ def test_a_legend_is_never_wider_than_its_figure(opened: Any) -> None:
     assert cut == []
 
 
+@pytest.mark.parametrize("width", [390, 640, 1440])
+def test_no_word_of_a_figure_lies_outside_it(browser: Any, tmp_path: Path, width: int) -> None:
+    """Where a tick stands beside the last run, and where the models' names fill the legend."""
+    models = ("nemotron-3-ultra-550b-a55b", "deepseek-v4-pro", "claude-fable-5", "minimax-m3", "gpt-5.5", "qwen3.6-max")
+    found = [
+        run(f"{model}-{n}", model=model, score=0.1 * n, score_metric="peak_fraction", n_turns=1, n_tool_calls=1,
+            spend_tokens=(3_000, 272_000)[n - 1], spend_basis="reported")
+        for model in models for n in (1, 2)
+    ]  # fmt: skip
+    steps = [
+        full()["roi"][0]
+        | {"trace_id": row["trace_id"], "cum_spend_tokens": row["spend_tokens"], "best_score": row["score"]}
+        for row in found
+    ]
+    (path,) = write_report(dataset(tmp_path / "data", rows(runs=found, roi=steps)), [], tmp_path / "page.html")
+    seen = Seen(browser, path, width, "light")
+    outside = seen.page.evaluate("""() => [...document.querySelectorAll('.chart')].flatMap(c => {
+        const all = c.querySelector('svg').getBoundingClientRect();
+        return [...c.querySelectorAll('text')].filter(t => {
+            const box = t.getBoundingClientRect();
+            return box.width && (box.left < all.left - 1 || box.right > all.right + 1);
+        }).map(t => c.closest('figure').id + ': ' + t.textContent);
+    })""")
+    assert seen.page.locator("#budgets .role-legend-label text").count() == len(models)
+    assert outside == []
+    seen.context.close()
+
+
 def test_a_finding_leads_to_its_record_in_the_transcript(opened: Any) -> None:
     page = opened("run").page
     page.locator("#findings summary").first.click()

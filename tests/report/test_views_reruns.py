@@ -103,7 +103,29 @@ def test_the_published_score_is_the_boards_where_it_has_one() -> None:
 def test_a_decode_kernels_score_is_its_speed_up() -> None:
     decode = {"problem": "02_kimi_linear_decode", "peak_fraction": None}
     reruns = table(rerun(0, 0, speedup=2.0, **decode), rerun(0, 1, speedup=8.0, **decode))
-    assert views.rerun_kernels(reruns)["score"].to_list() == [pytest.approx(4.0)]
+    assert views.rerun_kernels(reruns).select("score", "metric").rows() == [(pytest.approx(4.0), "speedup")]
+
+
+def test_the_fastest_kernel_of_a_shape_stands_on_top() -> None:
+    """By hand: b 1 ms, c 2 ms, a 3 ms on the first shape; a 1 ms, b 2 ms on the second, where c was not timed."""
+    times = {"a": (3.0, 1.0), "b": (1.0, 2.0), "c": (2.0, None)}
+    rows = [
+        rerun(
+            n,
+            shape,
+            kernel_sha256=name * 64,
+            trace_id=None,
+            framework=framework,
+            shape_label=f"M={shape}",
+            median_ms=ms,
+        )
+        for n, ((name, many), framework) in enumerate(zip(times.items(), ("cuda", "triton", "torch"), strict=True))
+        for shape, ms in enumerate(many)
+    ]
+    spec = charts.rerun_shape_times(views.rerun_shapes(table(*rows))).to_dict()
+    (lines,) = {tuple(layer["encoding"]["y"]["sort"]) for layer in spec["layer"]}
+    order = [line.split(" ", 1)[1] for line in lines]
+    assert order == ["", "file bbbbbbbb", "file cccccccc", "file aaaaaaaa", "", "file aaaaaaaa", "file bbbbbbbb"]
 
 
 def test_two_texts_of_one_run_have_two_names() -> None:

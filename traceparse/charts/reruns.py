@@ -79,7 +79,8 @@ def rerun_shape_times(shapes: pl.DataFrame) -> alt.LayerChart:
     """Each shape with its kernels below it: a filled mark is the time measured, with its interval; what else stands there says the legend.
 
     Args:
-        shapes: As `traceparse.report.views.rerun_shapes` gives them. Several problems or GPUs stand one after the other.
+        shapes: As `traceparse.report.views.rerun_shapes` gives them. Several problems stand one after the other, and within a shape the
+            fastest kernel on top.
 
     Raises:
         UsageError: The frame lacks a column.
@@ -219,7 +220,8 @@ def _lined(shapes: pl.DataFrame) -> pl.DataFrame:
     several = shapes["problem"].n_unique() > 1
     gpus = shapes["gpu_name"].n_unique() > 1
     rows: list[dict[str, object]] = []
-    ordered = shapes.sort("problem", "shape", "framework", "kernel", "gpu_name", maintain_order=True)
+    order = ("problem", "shape", "median_ms", "kernel", "gpu_name")
+    ordered = shapes.sort(*order, nulls_last=True, maintain_order=True)
     heads = _heads(ordered)
     for _, group in ordered.group_by("problem", "shape", maintain_order=True):
         first = group.row(0, named=True)

@@ -16,7 +16,9 @@ from traceparse.charts.fields import source, verified
 def log_spend(column: str, spend: pl.Series, *, top: bool = False) -> alt.X:
     """A logarithmic axis of spend with round ticks; the values lie above 0."""
     ends = theme.log_span(spend)
-    axis = alt.Axis(format="~s", values=theme.log_ticks(*ends), orient="top" if top else "bottom")
+    orient: Literal["top", "bottom"] = "top" if top else "bottom"
+    # A label at an end of the axis stands inside it: centred on its tick, half of it would lie outside the figure.
+    axis = alt.Axis(format="~s", values=theme.log_ticks(*ends), orient=orient, labelFlush=_HALF_A_LABEL)
     return alt.X(
         f"{column}:Q",
         title="spend, output tokens (log)",
@@ -25,6 +27,8 @@ def log_spend(column: str, spend: pl.Series, *, top: bool = False) -> alt.X:
     )
 
 
+_HALF_A_LABEL = 16
+"""Pixels."""
 _NO_GPU = "GPU unknown"
 _GPU_LABEL = (
     json.dumps({key: gpu.label for key, gpu in facts.GPUS.items()} | {"unknown": _NO_GPU})
@@ -206,6 +210,10 @@ def score_ladder(
     return verified(chart, columns)
 
 
+_STROKE = 22
+"""Pixels of a piece of line in a legend."""
+
+
 def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
     """What share of its final best a run has reached at a given spend: the median over runs, by model.
 
@@ -219,7 +227,7 @@ def budget_curves(curves: pl.DataFrame, *, height: int = 300) -> alt.Chart:
     columns = ("model", "budget_tokens", "share", "n_runs")
     order = curves["model"].unique(maintain_order=True).to_list()
     # A piece of the line itself: dashes tell the models apart where colours do not.
-    legend = theme.legend(order, symbolType="stroke", symbolSize=500, symbolStrokeWidth=2)
+    legend = theme.legend(order, symbol=_STROKE, symbolType="stroke", symbolSize=_STROKE**2, symbolStrokeWidth=2)
     # By their domain and not by an order to sort in, since legends of sorted scales are not drawn as one.
     scale = alt.Scale(domain=order)
     chart: alt.Chart = (

@@ -22,6 +22,7 @@ COLOURS: dict[str, tuple[str, str]] = {
     "purple": ("#a64d86", "#d98abc"),
     "sky": ("#4fa8dc", "#8fd0f5"),
     "vermilion": ("#c9500a", "#f07f45"),
+    "brown": ("#7a4a1e", "#c69c6d"),
     "grey": ("#8b929b", "#7d8691"),
     "faint": ("#c9ced4", "#454d56"),
     "sure": ("#08406f", "#b3dcff"),
@@ -81,9 +82,9 @@ PARTS = {
     "read": "vermilion",
     "search": "faint",
     "web": "ink",
-    "plan": "muted",
-    "subagent": "guess",
-    "other": "likely",
+    "plan": "brown",
+    "subagent": "sure",
+    "other": "guess",
     "not visible": "grey",
 }
 """What a turn's tokens were for → colour: thinking, prose, or the tool that they called."""
@@ -106,12 +107,12 @@ FRAMEWORKS = {
     "cuda": ("green", "square"),
     "triton": ("blue", "circle"),
     "cute-dsl": ("sky", "triangle-up"),
-    "torch": ("muted", "triangle-left"),
+    "torch": ("ink", "triangle-left"),
     "unknown": ("grey", "triangle-right"),
 }
 """Framework → (colour, shape)."""
 
-MODELS = ("blue", "orange", "green", "purple", "vermilion", "sky", "muted")
+MODELS = ("blue", "orange", "green", "purple", "vermilion", "sky", "ink")
 """Colours of the compared models, best first."""
 
 UNITS = {"peak_fraction": "fraction of peak", "speedup": "speed-up over the baseline"}
@@ -201,12 +202,18 @@ def scale(names: dict[str, str], present: list[str]) -> alt.Scale:
 
 
 _PER_CHARACTER = 6.2
-_SYMBOL = 34
+_AROUND = 25
+"""Pixels between a mark and its label, and from one entry to the next."""
 _LONGEST = 170
 
 
 def legend(
-    labels: Iterable[str], *, beside: Iterable[str] = ("100k",), title: str | None = None, **options: Any
+    labels: Iterable[str],
+    *,
+    beside: Iterable[str] = ("100k",),
+    title: str | None = None,
+    symbol: float = 9,
+    **options: Any,
 ) -> alt.Legend:
     """A legend in as few lines as the figure is wide enough for.
 
@@ -216,9 +223,10 @@ def legend(
         labels: What the entries say, in their order.
         beside: Labels to the left of the plot: a legend begins where they end.
         title: Of the legend, if it has one.
+        symbol: How wide the mark before a label is, in pixels.
         options: Other properties of the legend.
     """
-    wide = [min(_PER_CHARACTER * len(label), _LONGEST) + _SYMBOL for label in labels] or [0.0]
+    wide = [min(_PER_CHARACTER * len(label), _LONGEST) + _AROUND + symbol for label in labels] or [0.0]
     longest = _PER_CHARACTER * max(map(len, beside), default=0) + 10
     narrow, wide_label = min(longest, _NARROW_LABEL), min(longest, _WIDE_LABEL)
     room = f"(containerSize()[0] - (containerSize()[0] < {_NARROW} ? {narrow:.0f} : {wide_label:.0f}))"

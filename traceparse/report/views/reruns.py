@@ -96,9 +96,9 @@ def rerun_kernels(
     Returns:
         Columns ``name``, ``kernel``, ``problem``, ``framework``, ``gpu_name``, ``outcome``, ``gate_published``, ``gate_current``,
         ``gate_strict``, ``score`` (geometric mean over the shapes of the fraction of peak, or of the speed-up where the problem is
-        scored by that; null unless every timed shape has one), ``published`` (as the board prints it, else the mean of its shapes),
-        ``n_shapes``, ``n_host_bound``, ``ratio`` (geometric mean of measured over published time), ``failed``, ``message``,
-        ``notes`` (remarks on its figures beyond the message, one a line; null without any).
+        scored by that; null unless every timed shape has one), ``metric`` (which of the two), ``published`` (as the board prints it,
+        else the mean of its shapes), ``n_shapes``, ``n_host_bound``, ``ratio`` (geometric mean of measured over published time),
+        ``failed``, ``message``, ``notes`` (remarks on its figures beyond the message, one a line; null without any).
     """
     rows = []
     printed = {} if runs is None else dict(runs.select("trace_id", "board_score_rescaled").drop_nulls().iter_rows())
@@ -108,7 +108,8 @@ def rerun_kernels(
         rows.append(
             {key: first[key] for key in _KERNEL_COLUMNS}
             | {
-                "score": _mean(timed["speedup" if timed["speedup"].count() else "peak_fraction"]),
+                "metric": (metric := "speedup" if timed["speedup"].count() else "peak_fraction"),
+                "score": _mean(timed[metric]),
                 "published": printed.get(first["trace_id"], _mean(timed["published_fraction"])),
                 "n_shapes": timed.height,
                 "n_host_bound": int(timed["host_bound"].sum() or 0),
@@ -121,7 +122,18 @@ def rerun_kernels(
     types = dict.fromkeys(("score", "published", "ratio"), pl.Float64) | dict.fromkeys(
         ("n_shapes", "n_host_bound"), pl.Int64
     )
-    names = (*_KERNEL_COLUMNS, "score", "published", "n_shapes", "n_host_bound", "ratio", "failed", "message", "notes")
+    names = (
+        *_KERNEL_COLUMNS,
+        "score",
+        "metric",
+        "published",
+        "n_shapes",
+        "n_host_bound",
+        "ratio",
+        "failed",
+        "message",
+        "notes",
+    )
     return pl.DataFrame(rows, schema={name: types.get(name, pl.String) for name in names}).sort(
         "problem", "score", "name", descending=[False, True, False], nulls_last=True
     )
