@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,21 @@ def test_placeholder_outputs_without_a_stop_reason_are_a_lower_bound(tmp_path: P
     run = run_of(tmp_path)
     assert (run.runs["output_tokens"], run.runs["output_basis"]) == (1, "lower_bound")
     assert run.runs["cache_read_tokens"] == 90000  # each field is trusted on its own
+
+
+def test_a_sidechain_whose_records_are_exchanged_is_one_sidechain(tmp_path: Path) -> None:
+    # Prompt u1, then the two records of response m1: 30 tokens once, by one subagent, in whatever order they stand.
+    side = [
+        native(1, "user", "look", isSidechain=True, parentUuid=None),
+        native(2, "assistant", TEXT, mid="m1", u=usage(5, 30), isSidechain=True),
+        native(3, "assistant", call(), mid="m1", u=usage(5, 30), isSidechain=True),
+        native(4, "user", result(), isSidechain=True),
+    ]
+    for order in permutations(side):
+        write_lines(tmp_path / "s1.jsonl", native(0, "user", "go"), *order)
+        run = run_of(tmp_path)
+        assert (run.runs["n_turns"], run.runs["output_tokens"], run.runs["n_subagents"]) == (1, 30, 1)
+        assert set(run.turns["agent"]) == {"sidechain-1"}
 
 
 def test_a_sidechain_that_replays_the_parents_messages_is_not_counted_again(tmp_path: Path) -> None:

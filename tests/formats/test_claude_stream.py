@@ -106,11 +106,15 @@ def test_result_replaces_messages_and_the_result_before() -> None:
 
 def test_a_counter_begun_anew_adds_up() -> None:
     """A second process (its total falls) or a second session begins at zero: what the first reached stays."""
-    again = read_bytes(claude_stream, jsonl(INIT, ended(0.50, 400), ended(0.10, 100)))
+    again = read_bytes(claude_stream, jsonl(INIT, ended(0.50, 400), INIT, ended(0.10, 100)))
     other = read_bytes(claude_stream, jsonl(INIT, ended(0.10, 100), ended(0.25, 300, session="s2")))
     assert again.totals is not None
     assert other.totals is not None
     assert (again.totals.output, again.cost_usd) == (500, pytest.approx(0.60))
+    # Nothing was begun or said between these two: the second is an earlier statement of the same counter, out of its place.
+    exchanged = read_bytes(claude_stream, jsonl(INIT, ended(0.50, 400), ended(0.10, 100)))
+    assert exchanged.totals is not None
+    assert (exchanged.totals.output, exchanged.cost_usd) == (400, pytest.approx(0.50))
     assert (other.totals.output, other.cost_usd) == (400, pytest.approx(0.35))
 
 

@@ -141,6 +141,33 @@ def test_no_order_loses_a_line_and_none_cut_in_two_adds_tokens(name: str, data: 
             assert (figures[key] or 0) <= (right[key] or 0) or name == "hub_rows"
 
 
+@pytest.mark.parametrize(
+    "name", ["claude_stream", "droid_session", "droid_stream", "kimi_print", "opencode_events", "pi"]
+)
+def test_neighbours_exchanged_change_no_count_where_records_name_their_response(name: str) -> None:
+    lines = files_of(name)[MAIN_FILES[name]].splitlines(keepends=True)
+    right = [{key: one[key] for key in FIGURES if key != "elapsed_s"} for one in told(name)]
+    for n in range(len(lines) - 1):
+        exchanged = told(name, b"".join([*lines[:n], lines[n + 1], lines[n], *lines[n + 2 :]]))
+        assert [one | {"elapsed_s": None} for one in exchanged] == [one | {"elapsed_s": None} for one in right], n
+
+
+def test_a_turn_record_behind_the_next_steps_start_still_repeats_its_step() -> None:
+    """By hand: the record restates the step's end, in whatever order the two stand."""
+    lines = files_of("kimi_code")["wire.jsonl"].splitlines(keepends=True)
+    n = next(n for n, line in enumerate(lines) if b'"usage.record"' in line)
+    assert b'"step.begin"' in lines[n + 1]
+    lines[n : n + 2] = lines[n + 1], lines[n]
+    assert told("kimi_code", b"".join(lines)) == told("kimi_code")
+
+
+def test_the_latest_statement_of_a_turn_counts_wherever_it_stands() -> None:
+    """By hand from the golden updates: 1,000 + 50 prompt tokens, not the 900 that prompt p1 had a second before."""
+    lines = files_of("grok_updates")["updates.jsonl"].splitlines(keepends=True)
+    lines[4], lines[5] = lines[5], lines[4]
+    assert [one["input_tokens"] for one in told("grok_updates", b"".join(lines))] == [1050]
+
+
 def test_the_table_names_every_fixture() -> None:
     elsewhere = {"opencode_export", "opencode_store", "run_folder"}  # documents and folders, not one file of lines
     assert {path.name for path in Path(FIXTURES).iterdir()} == set(MAIN_FILES) | elsewhere

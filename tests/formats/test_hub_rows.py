@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from claude_records import converted
 from hypothesis import given, settings
 from reader_checks import FIXTURES, BytesLog, calls, head_of, jsonl, mutated, odd_records, results, texts
 
@@ -85,6 +86,15 @@ def test_a_session_in_two_rows_gets_two_names_and_a_row_twice_one() -> None:
     assert [t.part for t in read(jsonl(ROWS[2], ROWS[2] | {"harness": "x"}))] == ["s-chat", "s-chat-1"]
     (trace,) = read(jsonl(ROWS[2], ROWS[2]))
     assert [(s.record, s.reason, s.kind) for s in trace.skipped] == [(1, "duplicate", "by_design")]
+
+
+def test_odd_records_of_a_converted_session_are_named_by_the_row_itself() -> None:
+    """The third of six records was written by another program; the file of rows has but one line."""
+    records = converted(0, *(("user", f"prompt {n}", None) for n in range(6)))
+    records[5] |= {"timestamp": "2026-02-11T07:08:09.123Z"}
+    (trace,) = read(jsonl(ROWS[1] | {"trace": jsonl(*records).decode()}))
+    assert trace.format == "hub-rows/claude-code-converted"
+    assert [(s.record, s.reason) for s in trace.skipped] == [(5, "not_as_converted")]
 
 
 def test_sniff() -> None:

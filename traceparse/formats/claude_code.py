@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from sys import intern
 
 import msgspec
@@ -155,9 +155,8 @@ class _Reading:
         self._seen: set[str] = set()
         self._again: list[int] = []
         self._labelled: list[int] = []
-        self._sidechains: dict[str, str] = {}
-        self._n_sidechains = 0
-        self._named: dict[int, str] = {}
+        self._sidechains: list[tuple[int, str | None, str | None]] = []
+        """Of each record of a sidechain without an agent's id: index of its event, uuid, the parent's."""
         self._requests: dict[int, str] = {}
         self._results: dict[int, claude_subagents.Stated] = {}
         self._relayed: set[int] = set()
@@ -181,7 +180,7 @@ class _Reading:
         if record.subtype == "compact_boundary":
             self._boundaries.append(index)
         if record.sidechain and not record.agent_id:
-            self._named[index] = self._sidechain(record)
+            self._sidechains.append((index, record.uuid, record.parent_uuid))
         if record.uuid and record.uuid in self._seen:
             self._again.append(index)
         elif record.uuid:
@@ -193,19 +192,26 @@ class _Reading:
         if event.role == "tool" and (said := claude_subagents.stated(bytes((inner or record).tool_result))):
             self._results[index] = said
 
-    def _sidechain(self, record: _Record) -> str:
-        """Old versions write sidechains into the main file without an agent id: each is named after its root."""
-        name = self._sidechains.get(record.parent_uuid or "")
-        if name is None:
-            name = f"sidechain-{self._n_sidechains + 1}"
-            self._n_sidechains += bool(record.uuid)
-        if record.uuid:
-            self._sidechains[record.uuid] = name
-        return name
+    def _named(self) -> Iterator[tuple[int, str]]:
+        """Old versions write sidechains into the main file without an agent id: each is named after its root.
+
+        A parent may stand behind its child.
+        """
+        parents = {uuid: parent for _, uuid, parent in reversed(self._sidechains) if uuid}
+        names: dict[str, str] = {}
+        for index, uuid, parent in self._sidechains:
+            passed: dict[str, None] = {}
+            at = uuid or parent or ""
+            while at in parents and at not in names and at not in passed:
+                passed[at] = None
+                at = parents[at] or ""
+            name = names.get(at) or f"sidechain-{len(set(names.values())) + 1}"
+            names |= dict.fromkeys(passed, name)
+            yield index, name
 
     def trace(self) -> Trace:
         """The whole session."""
-        converted = self.evidence.is_converted
+        converted, named = self.evidence.is_converted, dict(self._named())
         if converted:
             for event in self.events:
                 as_converted(event)
@@ -215,7 +221,7 @@ class _Reading:
             for index in self._labelled:
                 read_labels(self.events[index])
         else:
-            for index, name in self._named.items():
+            for index, name in named.items():
                 self.events[index].agent = name
             self._mark_replays()
         speakers = {event.agent for event in self.events if event.role == "assistant"}
@@ -232,9 +238,7 @@ class _Reading:
             trace.start_local = self.evidence.start or self.start
             trace.n_compactions = sum(event.blocks[0].kind == "compaction" for event in self.events)
         else:
-            found = claude_subagents.find(
-                self.events, self._results, self._relayed, dict.fromkeys(self._named.values())
-            )
+            found = claude_subagents.find(self.events, self._results, self._relayed, dict.fromkeys(named.values()))
             trace.agents, trace.compactors = found.agents, found.compactors
             trace.n_compactions, n_unlogged = self._compactions()
             lone = bool(speakers) and MAIN not in speakers

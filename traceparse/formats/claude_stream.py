@@ -153,8 +153,8 @@ class _Reader:
             note_counts(self.log, line, self.results.take(record), record.usage, record.model_usage)
             event.blocks.append(Block("error" if record.is_error is True else "meta", raw_text(line)))
         elif record.type == "system":
-            if record.subtype == "init" and self.head is None:
-                self.head = record
+            if record.subtype == "init":
+                self.head, self.results.begun = self.head or record, True
             compacted = record.subtype == "compact_boundary"
             self.n_boundaries += compacted
             event.blocks.append(Block("compaction" if compacted else "meta", raw_text(line)))
@@ -245,6 +245,8 @@ class _Results:
     def __init__(self) -> None:
         self.unsettled = False
         """A response stands after the last result, so no total covers it."""
+        self.begun = True
+        """A process began since the last result, and its counters with it."""
         self.session_id: str | None = None
         self._models: dict[tuple[str | None, str], RunningTotal] = {}
         self._mains: dict[str | None, RunningTotal] = {}
@@ -262,17 +264,20 @@ class _Results:
             A usage of which only `Usage.unread` is filled: what the line was to state and does not.
         """
         missed: set[str] = set()
-        self.unsettled = False
+        stale = not (
+            self.unsettled or self.begun
+        )  # with nothing spent since the last result, one that states less is an older one
+        self.unsettled = self.begun = False
         self.session_id = session = record.session_id
         for model, row in mapping(record.model_usage).items():
             vector = tuple(count(mapping(row).get(field)) for field in _MODEL_FIELDS)
-            self._models.setdefault((session, model), RunningTotal()).advance(vector)
+            _advance(self._models.setdefault((session, model), RunningTotal()), vector, stale=stale)
             self._unread[session, model] = unread(row, **dict(zip(_FIELDS, _MODEL_FIELDS, strict=True)))
             missed |= {*self._unread[session, model]}
         usage = usage_of(record.usage)
         if usage is not None:
             vector = (usage.uncached_input, usage.cache_read, usage.cache_write, usage.output)
-            self._mains.setdefault(session, RunningTotal()).advance(vector)
+            _advance(self._mains.setdefault(session, RunningTotal()), vector, stale=stale)
             self._unread[session, None] = usage.unread
             missed |= {*usage.unread}
             known = usage.cache_write is not None and usage.cache_write_1h is not None
@@ -280,8 +285,9 @@ class _Results:
         cost = number(record.total_cost_usd)
         if cost is not None:
             before = self._costs.get(session, 0.0)
-            self._spent += cost - before if cost >= before else cost
-            self._costs[session] = cost
+            if cost >= before or not stale:
+                self._spent += cost - before if cost >= before else cost
+                self._costs[session] = cost
         milliseconds = number(record.duration_ms)
         self._durations.append(None if milliseconds is None or milliseconds < 0 else milliseconds / 1e3)
         return Usage(unread=tuple(missed))
@@ -320,6 +326,13 @@ class _Results:
         missed = {f for (_, model), fields in self._unread.items() if (model is None) != bool(by_model) for f in fields}
         usage = Usage(prompt, read, written, None, output, unread=tuple(field for field in COUNTS if field in missed))
         return usage, bool(by_model) or not has_subagents
+
+
+def _advance(counter: RunningTotal, vector: Vector, *, stale: bool) -> None:
+    """Take a result's statement; one that is `stale` where it states less."""
+    fell = any(a is not None and b is not None and b < a for a, b in zip(counter.last or (), vector, strict=False))
+    if not (stale and fell):
+        counter.advance(vector)
 
 
 def _sum(vectors: list[Vector]) -> Vector:

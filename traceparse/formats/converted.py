@@ -146,10 +146,9 @@ def note_odd(log: Log, odd: set[tuple[int, int]]) -> None:
     They keep their place and content; like the others they lose their clock and ids. The file is read once more, as
     which records are odd shows only at its end.
     """
-    again = Log(log.trace_id, log.members)
     for file in sorted({file for file, _ in odd}):
         last = max(number for own, number in odd if own == file)
-        for line in again.lines(file):
+        for line in log.lines_again(file):
             if (file, line.record) in odd:
                 log.skip(line, "not_as_converted", "repaired", file=file)
             if line.record >= last:

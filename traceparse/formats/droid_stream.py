@@ -87,6 +87,7 @@ class _Reading:
         self.seconds: float | None = None
         self.said: str | None = None
         self.calls = OpenCalls()
+        self.final: Event | None = None
         self.repeats = Repeats()
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
@@ -117,7 +118,7 @@ class _Reading:
             self.seconds = None if milliseconds is None else milliseconds / 1e3
             if string(row.final_text) and row.final_text != self.said:  # else it repeats the last message
                 self._assistant(event, row.id)
-                event.blocks = [text_block(row.final_text)]
+                event.blocks, self.final = [text_block(row.final_text)], event
         elif row.type == "system":
             self.model, self.cwd = string(row.model) or self.model, string(row.cwd) or self.cwd
             self.effort = string(row.reasoning_effort) or self.effort
@@ -151,6 +152,9 @@ def read(log: Log) -> Iterable[Trace]:
     """Read the stream and its sidecar as one trace."""
     reading = _Reading(log)
     events = list(convert(log, _DECODER, reading.events))
+    said = {event.blocks[0].text for event in events if event.role == "assistant" and event is not reading.final}
+    if reading.final is not None and reading.final.blocks[0].text in said:  # the message it repeats stands behind it
+        reading.final.role, reading.final.blocks[0].kind = "system", "meta"
     joined = {event.response for event in events if event.blocks[0].kind == "tool_use" and event.response}
     if not joined:  # without a message's id on its calls, ids would tear text and call of one answer apart
         for event in events:

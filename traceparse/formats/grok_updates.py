@@ -101,6 +101,7 @@ class Updates:
         self.ended: dict[str, tuple[datetime | None, bool]] = {}
         self.ends: dict[str, Event] = {}
         self.session: str | None = None
+        self._told: dict[str, datetime | None] = {}
         self._spoke: set[str] = set()
         self._open: set[str] = set()
 
@@ -115,7 +116,10 @@ class Updates:
             key = prompt_of(update, meta) or f"record {line.record}"
             usage = mapping(update.get("usage"))
             ticks = number(usage.get("costUsdTicks"))
-            self.turns[key] = turn_usage(usage), None if ticks is None else ticks / _TICKS_PER_USD
+            told = self._told.get(key)
+            if told is None or at is None or at >= told:  # the latest statement counts, wherever it stands
+                self.turns[key] = turn_usage(usage), None if ticks is None else ticks / _TICKS_PER_USD
+                self._told[key] = at
             self._open -= {key, ""}
         elif kind in _AGENT_KINDS:
             prompt = prompt_of(update, meta) or ""

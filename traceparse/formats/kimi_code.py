@@ -221,7 +221,7 @@ class _Reading:
     def _loop(self, event: Event, loop: dict[str, Any], line: Line) -> None:
         kind, step = loop.get("type"), string(loop.get("stepUuid")) or string(loop.get("uuid"))
         if kind == "step.begin":
-            self.step, self.unrepeated = step, None
+            self.step = step
         elif kind == "content.part":
             event.role, event.response, event.model = "assistant", step, self.model
             event.blocks = content_blocks([loop["part"]] if loop.get("part") is not None else None)

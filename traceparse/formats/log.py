@@ -115,12 +115,14 @@ class Log:
             else:
                 yield line
 
+    def lines_again(self, file: int = 0) -> Iterator[Line]:
+        """Every line that is neither blank nor oversize, in one more pass that notes and counts nothing."""
+        return self._all_lines(file, again=True)
+
     def _copies(self, file: int) -> list[range]:
-        """One more pass over a file in which the first line comes again."""
-        return copied((line.record, line.data) for line in self._all_lines(file, again=True))
+        return copied((line.record, line.data) for line in self.lines_again(file))
 
     def _all_lines(self, file: int, *, again: bool = False) -> Iterator[Line]:
-        """Every line that is neither blank nor oversize; `again` is another pass, which notes and counts nothing."""
         record = offset = 0
         with self.open(file) as stream:
             while True:

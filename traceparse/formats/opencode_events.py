@@ -54,6 +54,9 @@ def sniff(head: Head) -> bool:
     )
 
 
+_ENDS = {"step_start", "step_finish"}
+
+
 class _Reading:
     """What one pass over the events carries from line to line."""
 
@@ -62,9 +65,8 @@ class _Reading:
         self.parts: dict[tuple[Any, Any], tuple[str, dict[str, Any]]] = {}
         """By kind and id, the parts told so far: the response that each belongs to, and the part as last told."""
         self.session: str | None = None
-        self.step = 0
-        self.message: str | None = None
-        self.open = False
+        self.steps: dict[str | None, tuple[int, set[str]]] = {}
+        """By message, its step and which of that step's ends are told."""
 
     def events(self, line: Line, row: _Row) -> Iterator[Event]:
         self.session = self.session or string(row.session)
@@ -103,16 +105,19 @@ class _Reading:
         yield event
 
     def _response(self, kind: str, part: dict[str, Any]) -> str:
-        """A step is a response; a second step of one message is a second response."""
+        """A step is a response; a second step of one message, with a start or a finish of its own, is a second response.
+
+        A part names its message, so that one which stands before its step's start or after its finish is still that step's.
+        """
         message = string(part.get("messageID"))
-        if message != self.message:
-            self.step, self.message, self.open = 0, message, True
-        elif kind == "step_start" or not self.open:
-            self.step, self.open = self.step + 1, True
-        if kind == "step_finish":
-            self.open = False
-        name = self.message or "step"
-        return name if self.step == 0 else f"{name}#{self.step}"
+        step, told = self.steps.get(message, (0, set()))
+        if kind in told or (message is None and told == _ENDS):
+            step, told = step + 1, set()
+        if kind in _ENDS:
+            told.add(kind)
+        self.steps[message] = step, told
+        name = message or "step"
+        return name if step == 0 else f"{name}#{step}"
 
 
 def read(log: Log) -> Iterable[Trace]:

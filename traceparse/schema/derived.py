@@ -68,9 +68,9 @@ last_turn: i64 inclusive
 n_turns: i64 turns of the main agent in it
 spend_tokens: i64? spend of its turns
 elapsed_s: f64? time of its turns; null where that of one is not known, as of a last turn whose end the log does not show
-share_turns: f64 of the run's turns
-share_spend: f64? of the run's spend
-share_time: f64? of the time of all the run's turns; null where that of one is not known
+share_turns: f64 of the main agent's turns
+share_spend: f64? of the spend of all the run's turns, subagents' included
+share_time: f64? of the time of the main agent's turns together, which is less than runs.elapsed_s by what passed before the first request; null where that of one is not known
 evidence: str what decided it
 """,
 )
