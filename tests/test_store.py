@@ -324,7 +324,7 @@ def test_findings_that_cannot_be_written_point_to_the_tables_and_to_no_option(
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(atomic.os, "fsync", refused)  # type: ignore[attr-defined]
-    with pytest.raises(StoreError, match=r"Read-only file system; .*copy or load these") as raised:
+    with pytest.raises(StoreError, match=r"Read-only file system; .*copy or load the tables") as raised:
         store.write_findings(here / "out", _findings("0"), whole=True)
     assert "--out" not in str(raised.value)
 

@@ -83,5 +83,5 @@ def _named(path: Path) -> str:
 def _write(path: Path, findings: pl.DataFrame, of: str) -> None:
     buffer = io.BytesIO()
     findings.write_parquet(buffer, compression="zstd", metadata={_OF: of})
-    todo = "the findings lie beside the tables: copy or load these to a place that can be written"
+    todo = "copy or load the tables, beside which findings lie, to a place that can be written"
     write_atomic(path, buffer.getvalue(), todo=todo)
