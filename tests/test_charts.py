@@ -248,11 +248,19 @@ def test_a_label_at_the_end_of_an_axis_does_not_reach_beyond_it() -> None:
         spend_tokens=pl.when(pl.col("trace_id") == "cheap").then(3_000).otherwise(290_000)
     )
     picture = vl_convert.vegalite_to_svg(charts.pareto(ends).to_dict() | {"width": 300})
-    anchors = dict(
-        (text, anchor) for anchor, text in re.findall(r'<text text-anchor="(\w+)"[^>]*>(\d+k)</text>', picture)
-    )
+    anchors = {text: anchor for anchor, text in re.findall(r'<text text-anchor="(\w+)"[^>]*>(\d+k)</text>', picture)}
     assert anchors["300k"] == "end"
     assert anchors["30k"] == "middle"
+
+
+def test_an_axis_of_several_gpus_says_that_their_peaks_differ() -> None:
+    runs = RUNS.filter(pl.col("trace_id").is_in(["cheap", SEEN]))
+    both = runs.with_columns(gpu=pl.when(pl.col("trace_id") == "cheap").then(pl.lit("b200")).otherwise("gpu"))
+    unit = "fraction of peak"
+    assert "score, fraction of peak" in _written(charts.pareto(runs, unit=unit))
+    # Svg writes an apostrophe as it stands.
+    assert "score, of each GPU's own peak" in _written(charts.pareto(both, unit=unit))
+    assert "score, speed-up over the baseline" in _written(charts.pareto(both, unit="speed-up over the baseline"))
 
 
 def test_lines_that_dashes_tell_apart_have_their_dashes_in_the_legend() -> None:

@@ -30,6 +30,7 @@ def log_spend(column: str, spend: pl.Series, *, top: bool = False) -> alt.X:
 _HALF_A_LABEL = 16
 """Pixels."""
 _NO_GPU = "GPU unknown"
+_OWN_PEAK = "of each GPU's own peak"
 _GPU_LABEL = (
     json.dumps({key: gpu.label for key, gpu in facts.GPUS.items()} | {"unknown": _NO_GPU})
     + "[datum.label] || datum.label"
@@ -76,7 +77,8 @@ def pareto(runs: pl.DataFrame, *, unit: str = "", height: int = 230) -> alt.Laye
     colours, shapes = theme.shapes(theme.GPUS, drawn["gpu"].unique().to_list())
     base = alt.Chart(source(drawn, *columns), width="container", height=height)
     x = log_spend("spend_tokens", drawn["spend_tokens"])
-    y = alt.Y("shown_score:Q", title=_score(unit), axis=alt.Axis(tickCount=5))
+    counts = _OWN_PEAK if unit == theme.UNITS["peak_fraction"] and drawn["gpu"].n_unique() > 1 else unit
+    y = alt.Y("shown_score:Q", title=_score(counts), axis=alt.Axis(tickCount=5))
     legend = theme.legend(map(_gpu, map(str, colours.domain)), labelExpr=_GPU_LABEL, symbolOpacity=1)
     colour = alt.Color("gpu:N", scale=colours, title=None, legend=legend)
     front = (
