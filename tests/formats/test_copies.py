@@ -62,6 +62,8 @@ def numbered(text: str) -> list[tuple[int, bytes]]:
         ("abcabcabc", [(3, 5), (6, 8)]),
         ("abcabcd", [(3, 5)]),  # the second copy went further
         ("abcabcdabcdef", [(3, 5), (7, 10)]),
+        ("aaaaaa", []),  # a word said again and again
+        ("abababab", []),
         ("abab", []),  # a prompt and its answer may come twice
         ("abcdabxcd", []),
         ("abcdabc", []),  # too little of a copy that breaks off

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 _LEAST_WHOLE = 3
 _LEAST_PART = 8
 _LEAST_BYTES = 16
+_EFFORT = 8
+"""Comparisons for each line before the search is given up: a file that often begins to copy itself, and never does, is none."""
 
 
 def may_copy(first: bytes, data: bytes) -> bool:
@@ -21,7 +23,8 @@ def copied(lines: Iterable[tuple[int, bytes]]) -> list[range]:
     """Find the copies of a file's beginning that stand further down in it, byte for byte.
 
     A copy goes on until it has repeated all that stood before it, or until the file ends. Fewer than three lines are none,
-    nor are fewer than eight that the file's end cuts: a prompt may be given twice, and a stream of words may begin alike.
+    nor are fewer than eight that the file's end cuts, nor a few words over and over: a prompt may be given twice, and a stream of words may
+    begin alike.
 
     Args:
         lines: Record number and bytes of each line that is not blank; held as one number each.
@@ -41,14 +44,16 @@ def copied(lines: Iterable[tuple[int, bytes]]) -> list[range]:
             starts[place] = 0 if len(data) == len(first) else 1
     found: list[range] = []
     kept: list[int] = []
-    place = 0
+    place, effort = 0, _EFFORT * len(marks)
     while place < len(marks):
         skip = starts.get(place)
-        if skip is not None:
+        if skip is not None and effort > 0:
             start = place + skip  # the line that two copies share holds the first one's last words: it is no copy
             n = _n_alike(marks, start, kept, skip)
+            effort -= n
             whole = skip + n == len(kept) >= _LEAST_WHOLE
-            if whole or (start + n >= len(marks) - 1 and n >= _LEAST_PART):
+            cut = start + n >= len(marks) - 1 and n >= _LEAST_PART
+            if (whole or cut) and len(set(kept[: skip + n])) >= _LEAST_WHOLE:
                 found.append(range(records[start], records[start + n - 1] + 1))
                 place = start + n
                 continue
