@@ -457,6 +457,19 @@ def test_a_recording_that_lost_calls_is_told() -> None:
     lost = read_timing(event(profile={"fixed": {"calls": []}, "rotated": {"calls": []}}))
     assert lost.notes == ("no whole profile was had: nothing is known of the kernels that ran",)
     assert proofs_of(lost).gates["every_call_runs"].verdict == "skipped"
+    calls = {"calls": [{"kernels": [["mine", 90.0]], "busy_us": 90.0}] * 4}
+    slower = {"calls": [{"kernels": [["mine", 190.0]], "busy_us": 190.0}] * 4}
+    one = read_timing(event(profile={"fixed": calls, "rotated": calls, "given_back": calls, "settled": {"calls": []}}))
+    assert one.notes == ("no whole profile of calls where the call before saw other contents",)
+    assert proofs_of(one).gates["flush_proof"].verdict == "skipped"
+    other = read_timing(
+        event(profile={"fixed": calls, "rotated": calls, "given_back": {"calls": []}, "settled": slower})
+    )
+    assert proofs_of(other).gates["flush_proof"].verdict == "skipped"
+    worse = read_timing(
+        event(profile={"fixed": calls, "rotated": slower, "given_back": {"calls": []}, "settled": calls})
+    )
+    assert proofs_of(worse).gates["flush_proof"].verdict == "fail"
     assert read_timing(event()).notes == read_timing(event(profile=None)).notes == ()
 
 

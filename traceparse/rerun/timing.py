@@ -79,7 +79,7 @@ class InTurn:
 
     Attributes:
         what: What is different in the second of each pair.
-        pairs: Milliseconds.
+        pairs: Milliseconds; none where the tracer lost some of either.
     """
 
     what: str
@@ -90,7 +90,14 @@ class InTurn:
         """Pairs whose second is slower, by a quarter and 3 microseconds: far more than most work varies by."""
         return sum(second > _TIMES_SCATTERED * first and second - first > _MS_SCATTERED for first, second in self.pairs)
 
+    @property
+    def mostly_slower(self) -> bool:
+        """Whether the second is slower in three pairs of four."""
+        return bool(self.pairs) and 4 * self.slower >= 3 * len(self.pairs)
+
     def __str__(self) -> str:
+        if not self.pairs:
+            return f"no whole profile of calls {self.what}"
         first, second = (statistics.median(times) for times in zip(*self.pairs, strict=True))
         return (
             f"kernel time {first:.4f} ms, {second:.4f} ms {self.what} ({self.slower} of {len(self.pairs)} pairs slower)"
@@ -158,6 +165,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
     median = median_interval(standard["device_ms"])
     profile = event.get("profile")
     fixed, rotated = (profile[key]["calls"] for key in ("fixed", "rotated")) if profile else ((), ())
+    in_turn = _in_turn(profile) if profile and fixed and rotated else None
     return ShapeTiming(
         shape=int(event["shape"]),
         median=median,
@@ -170,7 +178,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
         steps=steps,
         deck_timer_ms=statistics.median(event["deck_timer_ms"]) if event.get("deck_timer_ms") else None,
         kernel_ms=_busy_ms(fixed),
-        kernels_in_turn=_in_turn(profile) if profile and fixed and rotated else None,
+        kernels_in_turn=in_turn,
         kernels=_shares([*fixed, *rotated]),
         kernel_counts=tuple(len(call["kernels"]) for call in (*fixed, *rotated)),
         clock_mhz=event.get("clock_mhz"),
@@ -180,6 +188,7 @@ def read_timing(event: Mapping[str, Any]) -> ShapeTiming:
             *_notes(standard["device_ms"], event["warmup"], median),
             *_moving(median.value, statistics.median(hardened["device_ms"])),
             *_unseen(profile, fixed, rotated),
+            *(str(calls) for calls in in_turn or () if not calls.pairs),
             *_scattered(fixed),
         ),
     )
@@ -263,7 +272,7 @@ def _in_turn(profile: Mapping[str, Any]) -> tuple[InTurn, ...]:
     return tuple(
         InTurn(what, tuple(zip(busy[one], busy[other], strict=False)))
         for what, one, other in kinds
-        if busy.get(one) and busy.get(other)
+        if one in busy and other in busy
     )
 
 
