@@ -151,3 +151,34 @@ def test_what_a_kernel_plans_in_its_first_call_on_a_buffer_is_no_part_of_a_timed
     assert plans == dict.fromkeys(timed, "ready")
     assert [event["ok"] for event in here.proofs("timed_outputs")]
     assert all(event["ok"] for event in here.proofs("timed_outputs"))
+
+
+@pytest.mark.parametrize(
+    ("deck", "name", "judged"), [(SAMPLE, "01_row_softmax", (3, 5)), (STEPS, "01_two_cells", (1, 1))]
+)
+def test_series_that_are_taken_again_are_on_contents_that_no_kernel_knows(
+    deck: Path, name: str, judged: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = find_problem(deck, name)
+    here = OneProcess(problem, reference_of(problem), tmp_path)
+    here.session.open(0)
+    waits_ms = iter([0.0, 2.4, 0.0, 0.0])  # a kernel may work on when its calls are over, so that they are made again
+    monkeypatch.setattr(clocking, "_idle_ms", lambda *_: next(waits_ms))
+    monkeypatch.setattr(here.session, "rest", lambda *_: None)
+    orders: list[dict[str, Any]] = []
+    ask = here.channel.ask
+
+    def watched(operation: str, within_s: float, **arguments: Any) -> dict[str, Any]:
+        if operation in ("time", "move"):
+            orders.append(arguments)
+        return ask(operation, within_s, **arguments)
+
+    monkeypatch.setattr(here.channel, "ask", watched)
+    clocking.clock(here.session)
+    first, again = orders[: len(orders) // 2], orders[len(orders) // 2 :]
+    for one, other in zip(first, again, strict=True):
+        for drawn in {"recipe", "further", "seeds"} & one.keys():
+            assert one[drawn] != other[drawn]
+    told = here.proofs("timed_outputs")
+    assert judged[0] <= len(told) <= judged[1]
+    assert all(event["ok"] for event in told)

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from traceparse.rerun import Limits, Target  # noqa: E402
+from traceparse.rerun import stage as stage_module  # noqa: E402
 from traceparse.rerun import worker as worker_module  # noqa: E402
 from traceparse.rerun.batch import Terms, blank, run_one  # noqa: E402
 from traceparse.rerun.child import clocking, meter, recording  # noqa: E402
@@ -48,6 +49,7 @@ from traceparse.rerun.worker import Workplace  # noqa: E402
 DECK = Path(__file__).resolve().parents[2] / "data" / "sample" / "deck"
 NAME = "01_row_softmax"
 HONEST = (Path(__file__).parent / "kernels" / "cpu" / "honest.py").read_text()
+ORDER = {"count": 5, "limit_s": 60, "keep": [1], "warmup": 3, "moved": 2, "recipe": vars(Recipe(1)), "further": 7}
 
 
 # --- in the candidate's process --------------------------------------------------------------------------------------------
@@ -72,7 +74,7 @@ def test_a_result_that_computes_when_it_is_copied_is_kept_and_told_as_what_it_is
 ) -> None:
     candidate.model = lambda x: torch.softmax(x, -1).as_subclass(Lazy)
     candidate.ready({"recipes": [vars(Recipe(1))]})
-    candidate.time({"count": 5, "limit_s": 60, "keep": [1], "warmup": 3, "moved": 2, "recipe": vars(Recipe(1))})
+    candidate.time(ORDER)
     candidate.landing = Landing.in_file(tmp_path / "strip", 8 * 16 * 4)
     for series, at in (("standard", 2), ("standard", 4), ("hardened", 1), ("hardened", 4)):
         assert candidate.fetch({"series": series, "at": at})["outputs"][0]["type"].endswith(".Lazy")
@@ -123,7 +125,7 @@ def test_who_wraps_the_reference_learns_not_when_inputs_are_made(candidate: Cand
     shown.get_inputs = lambda: told.append(1) or made()
     assert shown.rows == 8 if hasattr(shown, "rows") else shown.ROWS == 8  # the open shape's, as a solution reads them
     candidate.ready({"recipes": [vars(Recipe(1))]})
-    candidate.time({"count": 5, "limit_s": 60, "keep": [1], "warmup": 3, "moved": 2, "recipe": vars(Recipe(1))})
+    candidate.time(ORDER)
     assert told == []
 
 
@@ -250,7 +252,7 @@ def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
 
     class Bare:
         order = {"shapes": [{}], "profile": 3}  # noqa: RUF012
-        parent, l2_bytes, input_bytes, runtime = Channel(), 0, 1, None
+        parent, l2_bytes, input_bytes, runtime, limits = Channel(), 0, 1, None, {"time": 1.0}
 
         def hold(self, _: str) -> None: ...
 
@@ -271,37 +273,47 @@ def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
 
 
 @pytest.mark.parametrize(
-    ("waits_ms", "measured", "turns", "told"),
+    ("waits_ms", "measured", "pauses", "told"),
     [
-        ([0.1], 1, ["exclusive"], None),
-        ([2.4, 2.4, 0.1], 1, ["exclusive"], None),  # a slow kernel of another re-run, under way when it was stopped
-        ([2.4] * 9 + [0.1], 1, ["exclusive", "shared"] * 2 + ["exclusive"], None),  # one that hangs, until it is killed
-        ([0.1, 2.4, 2.4, 2.4, 2.4, 0.1], 2, ["exclusive", "shared", "exclusive"], None),  # somebody comes in between
-        ([0.1, 2.4, 2.4, 2.4, 2.4] * 3, 3, ["exclusive", "shared"] * 2 + ["exclusive"], "this kernel itself it may be"),
-        ([2.4], 0, ["exclusive"], "another process goes on computing on the GPU"),
+        ([0.1], 1, [], None),
+        ([2.4, 2.4, 0.1], 1, [], None),  # a slow kernel of another re-run, under way when it was stopped
+        # One that hangs, until it is killed: 15 calls of 2.4 ms and 30 ms between them, five times in a quarter of a second.
+        ([2.4] * 10 + [0.1], 1, [1, 2], None),
+        ([0.1, *[2.4] * 5, 0.1], 2, [1], None),  # somebody comes in between
+        ([0.1, *[2.4] * 5] * 3, 3, [1, 2], "this kernel itself it may be"),
+        ([2.4], 0, [1, 2, 4], "another process goes on computing on the GPU"),  # 1.25 times 4 s are over
     ],
 )
 def test_nothing_is_timed_on_a_device_that_others_compute_on(
-    waits_ms: list[float], measured: int, turns: list[str], told: str | None, monkeypatch: pytest.MonkeyPatch
+    waits_ms: list[float], measured: int, pauses: list[float], told: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[str] = []
+    rested: list[float] = []
     found: list[int] = []
     waited, now_s = [0], [0.0]
 
+    def pass_by(seconds: float) -> None:
+        now_s[0] += seconds
+
     class Runtime:
         def synchronize(self) -> None:
-            now_s[0] += waits_ms[min(waited[0] // clocking._IDLE_CALLS, len(waits_ms) - 1)] / 1e3
+            pass_by(waits_ms[min(waited[0] // clocking._IDLE_CALLS, len(waits_ms) - 1)] / 1e3)
             waited[0] += 1
 
     class Bare:
-        device, runtime, hold = torch.device("cpu"), Runtime(), staticmethod(held.append)
+        device, runtime, limits = torch.device("cpu"), Runtime(), {"start": 1.0, "call": 4.0}
+
+        def hold(self, mode: str) -> None:
+            held.append(mode)
+            pass_by(10_000)  # others are timed meanwhile: in that time nothing that hangs comes to its limit
+
+        def rest(self, seconds: float, _: str) -> None:
+            rested.append(seconds)
 
     def clock() -> float:
         return now_s[0]
 
-    monkeypatch.setattr(clocking, "time", SimpleNamespace(perf_counter=clock, monotonic=clock, sleep=lambda _: None))
-    if waits_ms == [2.4]:
-        monkeypatch.setattr(clocking, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(clocking, "time", SimpleNamespace(perf_counter=clock, monotonic=clock, sleep=pass_by))
 
     def measure() -> int:
         found.append(0)
@@ -313,7 +325,34 @@ def test_nothing_is_timed_on_a_device_that_others_compute_on(
         with pytest.raises(Stop, match=told) as caught:
             clocking._alone(Bare(), measure)  # type: ignore[arg-type]
         assert error_outcome("time", caught.value.event["kind"], "", published_ok=True) == "infra"
-    assert (len(found), held) == (measured, turns)
+    assert (len(found), rested) == (measured, pauses)
+    assert held == [*["exclusive", "shared"] * len(pauses), "exclusive"]
+
+
+@pytest.mark.parametrize(
+    ("module", "seconds", "over"), [("judge", 100, False), ("judge", 20, True), ("script", 100, True)]
+)
+def test_time_in_which_the_judge_rests_is_none_of_its_stages(
+    module: str, seconds: float, over: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, told = [0.0], []
+    monkeypatch.setattr(stage_module, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=time.sleep))
+
+    def progress(event: dict[str, Any]) -> None:
+        told.append(event["event"])
+        now_s[0] += 90.0
+        theirs.close()
+
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        Wire(theirs).send({"event": "rest", "seconds": seconds})
+        limited = Stage([module], tmp_path, tmp_path / "log", {}, limit_s=60, memory_bytes=1 << 30)
+        turn = Turn(DeviceLock("GPU-1", tmp_path), "shared", lambda: None)
+        gone: Any = SimpleNamespace(pid=os.getpid(), has_ended=lambda _: True)
+        attended = (Wire(mine), gone, limited, {}, StageResult(), turn, progress, lambda: None)
+        with pytest.raises(stage_module._Over) if over else nullcontext():
+            stage_module._attend(*attended)
+    assert told == ["rest"]
 
 
 # --- what comes over the channel ------------------------------------------------------------------------------------------

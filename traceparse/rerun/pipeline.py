@@ -190,6 +190,8 @@ class _Run:
         def tell(event: Event) -> None:
             if event.get("event") == "shape":
                 self.step(stage, f"shape {event['shape']}")
+            elif event.get("event") == "rest":
+                self.step(stage, f"shape {event['shape']}, {event['message']}")
 
         return tell
 

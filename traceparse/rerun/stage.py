@@ -1,6 +1,7 @@
 """One stage of a re-run: a supervised process tree, the private channel to it, its turn at the device. Knows no kernel and no deck.
 
-Time in which a stage is frozen, so that another kernel can be timed, counts against none of its limits.
+Time in which a stage is frozen, so that another kernel can be timed, counts against none of its limits, nor does time in
+which its judge rests because somebody else computes on the device (an event ``rest``).
 
 A stage that escapes judgement by killing who judges is judged by that: whatever none of our limits ended, and the kernel
 not for want of memory, was ended by somebody, and is told as an event ``forged``.
@@ -250,6 +251,8 @@ def _attend(
     def answer(event: Event) -> None:
         nonlocal deadline
         if event.get("event") != "lock":
+            if event.get("event") == "rest" and stage.argv[0] == "judge":
+                deadline += float(event["seconds"])
             result.events.append(event)
             progress(event)
             return

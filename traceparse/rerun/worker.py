@@ -231,7 +231,13 @@ class Workplace:
             "cosine": self.problem.cosine,
             "flush_bytes": 128 << 20,
             **more,
-            "limits": {"start": limits.start_s, "build": limits.build_s, "call": limits.call_s, "time": limits.time_s},
+            "limits": {
+                "start": limits.start_s,
+                "build": limits.build_s,
+                "call": limits.call_s,
+                "time": limits.time_s,
+                "script": limits.script_s,
+            },
         }
         # Each call within a turn has its own limit, which ends a stage with more to say.
         stage = self._prepared(

@@ -216,9 +216,11 @@ class Candidate:
     def time(self, message: Message) -> Message:
         """Warm up, then time the calls: ``standard`` on one set of inputs, ``hardened`` on rotating sets with moving contents.
 
+        Contents of the hardened series lie by ``further`` beyond the sets' own.
         Once within the standard series, from the drawn call ``moved`` on (the last, where the time ends before), that
         set's contents are others, but for its edges: who only remembers gives a wrong answer there.
         """
+        self.kept = {}  # before others come: the series may be taken again
         if isinstance(self.model, Stepper):
             reply, seen = self._chains().timed(message)
             self.kept = {"chain": dict(enumerate(seen))}
@@ -227,6 +229,7 @@ class Candidate:
         warm = meter.warm_up(self.clock, self._call, first, least=int(message["warmup"]), limit_s=limit_s)
         peer = meter.Peer(self.deck_timer, self.model, first, self.guise.prepare)
         moved, recipe, keep = int(message["moved"]), Recipe.of(message["recipe"]), message["keep"]
+        further = int(message["further"])
         since: list[int] = []
 
         def one(at: int, last: bool) -> Sequence[Any]:
@@ -236,9 +239,11 @@ class Candidate:
             return first
 
         standard = meter.series(self.clock, self._call, one, count, [moved], hardened=False, limit_s=limit_s, peer=peer)
-        hardened = meter.series(
-            self.clock, self._call, self._rotated, min(count, 24), keep, hardened=True, limit_s=limit_s
-        )
+
+        def rotated(at: int, _: bool) -> Sequence[Any]:
+            return self._moved(at, further)
+
+        hardened = meter.series(self.clock, self._call, rotated, min(count, 24), keep, hardened=True, limit_s=limit_s)
         self.kept = {"standard": standard.pop("kept"), "hardened": hardened.pop("kept")}
         overwrite(first, self._base[0])
         self.live = first
@@ -280,6 +285,9 @@ class Candidate:
 
             return recording.Part(run, prepare, hardened=not settled)
 
+        # Versions rise here for every kind: who did less in the timing, where they stay, and does all from the first rise on,
+        # then runs for longer in `fixed` than the timed calls took.
+        overwrite(self._inputs[0], self._base[0], openly=True)
         # The plain ones first: giving persisting lines back would disarm what they are to be held against.
         groups = [
             {"fixed": one(BENCHMARK), "checked": one(CHECK)},
@@ -295,9 +303,6 @@ class Candidate:
             raise RuntimeError("nothing was recorded")
         held, self._recording = self._recording, None
         return recording.read(held)
-
-    def _rotated(self, at: int, _: bool) -> Sequence[Any]:
-        return self._moved(at)
 
     def _moved(self, at: int, further: int = 0, *, openly: bool = False) -> Sequence[Any]:
         """The inputs of call `at`, in turn from all sets, with contents by `at` and `further`; `overwrite` says what openly is."""

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -29,13 +29,15 @@ _IDLE_MS = 1.0
 """The smallest call and the wait for it, at most: a device of one's own takes some 0.02 ms for them, one that another
 process computes on gives its next slice after 2.4 ms (H200)."""
 _IDLE_CALLS = 15
-_DRAINS = 4
 _DRAIN_S = 0.03
-_PATIENCE_S = 900.0
-"""How long the device is waited for: a kernel that hangs is killed by its own limit."""
+_PATIENCE = 1.25
+"""How long the device is waited for, in longest limits of one call: a kernel that hangs is killed by its own."""
 _DISTURBED = 3
 """How often the device may be found free before and busy afterwards."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 8.0
+_LEAST_HELD_S, _HELD = 0.25, 1 / 8
+"""How long the device is held to see whether it gets idle: at least, and as a share of the pause that follows. What a slow
+kernel has under way runs out in that time, and one that hangs still comes to its limit."""
 
 _Found = TypeVar("_Found")
 
@@ -52,48 +54,79 @@ def clock(session: Session) -> None:
         _clock_chains(session)
         return
     count, recipes = int(session.order["count"]), _recipes(session)
-    keep = [secrets.randbelow(max(1, min(count, 24) - 1))]
-    # Others than the warm-up saw, but with the same edges, as who only samples them would see no change.
-    moved, other = (replace(recipes[0], shift=1 + secrets.randbits(31), keep_edges=True) for _ in range(2))
-    since = 1 + secrets.randbelow(max(1, count - 1))
     session.ask("ready", "build", recipes=[vars(recipe) for recipe in recipes], profile=False)
     limits = {"count": count, "warmup": session.order["warmup"], "limit_s": session.order["series_s"]}
-
-    def measured() -> tuple[Message, float, int | None]:
-        reply = session.ask("time", "time", **limits, keep=keep, moved=since, recipe=vars(moved))
-        outside = _outside(session, float(reply["standard"]["host_ms"][-1]), moved=other)
-        return reply, outside, _clock_mhz(session)
-
-    reply, outside, clock_mhz = _alone(session, measured)
+    taken = _alone(session, lambda: _taken(session, recipes[0], limits))
     session.hold("shared")
-    for series, drawn in (("standard", [since]), ("hardened", keep)):
-        last = len(reply[series]["device_ms"]) - 1
-        for at in sorted({last, *(at for at in drawn if at < last)}):  # a short series may end before the drawn one
+    for series, drawn in (("standard", taken.since), ("hardened", taken.kept)):
+        last = len(taken.reply[series]["device_ms"]) - 1
+        for at in sorted({last, min(drawn, last)}):  # a short series may end before the drawn one
             base = recipes[at % len(recipes)]
-            recipe = moved if series == "standard" else Recipe(base.seed, base.shift + 1 + at)
+            recipe = taken.moved if series == "standard" else Recipe(base.seed, base.shift + 1 + at + taken.further)
             fetched = session.ask("fetch", "call", series=series, at=at)
             judge_outputs(session, "timed_outputs", f"{series} call {at}", fetched, recipe)
     fetched = session.ask("fetch", "call", series="burst", at=0)
-    judge_outputs(session, "timed_outputs", "last call of the last burst", fetched, other)
-    told = {"shape": session.shape_at, "outside_ms": outside, "clock_mhz": clock_mhz, "steps": 1}
-    session.parent.send({**reply, "event": "timing", **told})
+    judge_outputs(session, "timed_outputs", "last call of the last burst", fetched, taken.other)
+    told = {"shape": session.shape_at, "outside_ms": taken.outside_ms, "clock_mhz": taken.clock_mhz, "steps": 1}
+    session.parent.send({**taken.reply, "event": "timing", **told})
+
+
+class _Taken(NamedTuple):
+    """The series of one shape, and which of their calls are compared, on what.
+
+    Attributes:
+        reply: The candidate's.
+        outside_ms: Of a call back to back.
+        clock_mhz: Of the device right after.
+        since: The standard series' call from which on the contents are those by `moved`.
+        moved: That recipe.
+        kept: The hardened series' call that is compared beside its last.
+        further: How far the hardened series' contents are from the sets' own.
+        other: Recipe of the last burst's contents.
+    """
+
+    reply: Message
+    outside_ms: float
+    clock_mhz: int | None
+    since: int
+    moved: Recipe
+    kept: int
+    further: int
+    other: Recipe
+
+
+def _taken(session: Session, base: Recipe, limits: Message) -> _Taken:
+    """Take the series, on contents and with calls to compare that are drawn anew each time.
+
+    A kernel can make us take them again, by work of its own when they are over: it must not know them from before.
+    """
+    count = int(limits["count"])
+    kept = secrets.randbelow(max(1, min(count, 24) - 1))
+    # Others than the warm-up saw, but with the same edges, as who only samples them would see no change.
+    moved, other = (replace(base, shift=1 + secrets.randbits(31), keep_edges=True) for _ in range(2))
+    since, further = 1 + secrets.randbelow(max(1, count - 1)), secrets.randbits(31)
+    drawn: Message = {"keep": [kept], "moved": since, "recipe": vars(moved), "further": further}
+    reply = session.ask("time", "time", **limits, **drawn)
+    outside_ms = _outside(session, float(reply["standard"]["host_ms"][-1]), moved=other)
+    return _Taken(reply, outside_ms, _clock_mhz(session), since, moved, kept, further, other)
 
 
 def _clock_chains(session: Session) -> None:
-    seeds = [secrets.randbits(31) for _ in range(int(session.order["count"]))]
-    watched = secrets.randbelow(_SURE_CHAINS)  # of those that are run whatever the time they take
-    session.ask("ready", "build", recipes=[vars(Recipe(seeds[0]))], profile=False)
+    session.ask("ready", "build", recipes=[vars(Recipe(secrets.randbits(31)))], profile=False)
     limits = {"warmup": session.order["warmup"], "limit_s": session.order["series_s"]}
 
-    def measured() -> tuple[Message, float, int | None]:
+    def measured() -> tuple[Message, float, int | None, int, int]:
+        # Drawn each time, see `_taken`.
+        seeds = [secrets.randbits(31) for _ in range(int(session.order["count"]))]
+        watched = secrets.randbelow(_SURE_CHAINS)  # of those that are run whatever the time they take
         reply = session.ask("time", "time", **limits, seeds=seeds, watched=watched)
         outside = _outside(session, float(reply["standard"]["host_ms"][-1]), least=1, seed=seeds[0])
-        return reply, outside, _clock_mhz(session)
+        return reply, outside, _clock_mhz(session), watched, seeds[watched]
 
-    reply, outside, clock_mhz = _alone(session, measured)
+    reply, outside, clock_mhz, watched, seed = _alone(session, measured)
     session.hold("shared")
     steps = steps_of(session.order["shapes"][session.shape_at])
-    judge_chain(session, "timed_outputs", f"timed chain {watched}", seeds[watched], steps)
+    judge_chain(session, "timed_outputs", f"timed chain {watched}", seed, steps)
     told = {"shape": session.shape_at, "outside_ms": outside, "clock_mhz": clock_mhz, "steps": steps}
     session.parent.send({**reply, "event": "timing", **told})
 
@@ -108,15 +141,16 @@ def _alone(session: Session, measure: Callable[[], _Found]) -> _Found:
     Raises:
         Stop: The candidate's process fails, or the device does not get free.
     """
-    until, pause_s, disturbed = time.monotonic() + _PATIENCE_S, _FIRST_PAUSE_S, 0
+    # Pauses alone are counted: while another kernel is timed, the clock of one that hangs stands still as well.
+    patience_s, paused_s, pause_s, disturbed = _PATIENCE * max(session.limits.values()), 0.0, _FIRST_PAUSE_S, 0
     while True:
         session.hold("exclusive")
-        if (found_ms := _idle_ms(session)) < _IDLE_MS:
+        if (found_ms := _idle_ms(session, max(_LEAST_HELD_S, _HELD * pause_s))) < _IDLE_MS:
             found = measure()
-            if (found_ms := _idle_ms(session)) < _IDLE_MS:
+            if (found_ms := _idle_ms(session, _LEAST_HELD_S)) < _IDLE_MS:
                 return found
             disturbed += 1
-        if disturbed == _DISTURBED or time.monotonic() > until:
+        if disturbed == _DISTURBED or paused_s > patience_s:
             whose = (
                 "something, this kernel itself it may be, goes on"
                 if disturbed == _DISTURBED
@@ -124,21 +158,23 @@ def _alone(session: Session, measure: Callable[[], _Found]) -> _Found:
             )
             text = f"{whose} computing on the GPU beside the timing, the smallest call takes {found_ms:.1f} ms: end what else runs there"
             raise Stop(kind="judge", op="time", type="DeviceBusy", message=text)
-        print(f"the device is not free: the smallest call takes {found_ms:.1f} ms", flush=True)
+        text = f"waits for the device, where the smallest call takes {found_ms:.1f} ms: something else computes on it"
+        print(text, flush=True)
         session.hold("shared")
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        session.rest(pause_s, text)
+        paused_s, pause_s = paused_s + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-def _idle_ms(session: Session) -> float:
-    """Milliseconds until a call of this process that does next to nothing is done, on a device where nobody else should compute (median).
+def _idle_ms(session: Session, within_s: float) -> float:
+    """Milliseconds until a call of this process that does next to nothing is done, on a device where nobody else should compute.
 
-    What others had still under way when they stopped is given a moment.
+    The least median of some calls that there is within so many seconds: what others had still under way when they stopped
+    is given that time.
     """
     if session.runtime is None:
         return 0.0
-    least = float("inf")
-    for left in reversed(range(_DRAINS)):
+    least, until = float("inf"), time.monotonic() + within_s
+    while True:
         series = []
         for _ in range(_IDLE_CALLS):
             started = time.perf_counter()
@@ -146,10 +182,9 @@ def _idle_ms(session: Session) -> float:
             session.runtime.synchronize()
             series.append((time.perf_counter() - started) * 1e3)
         least = min(least, statistics.median(series))
-        if least < _IDLE_MS or not left:
-            break
+        if least < _IDLE_MS or time.monotonic() > until:
+            return least
         time.sleep(_DRAIN_S)
-    return least
 
 
 def profile(session: Session) -> None:

@@ -29,6 +29,7 @@ from traceparse.rerun.child.wire import Message, Wire, WireError
 
 _SLOW_S = 1.0
 """What takes longer is told in the log: there one sees where the time goes."""
+_REST_POLL_S = 0.05
 _PATIENCE = 0.25
 """Share of the limit on a call that the reference may take: each case needs it a few times."""
 
@@ -55,7 +56,7 @@ class Session:
     Args:
         order: What the parent wants: ``mode`` (strict or time), ``deck`` and ``candidate`` folders, ``device``,
             ``shapes``, ``tolerance``, ``cosine`` (least cosine similarity or null), ``limits`` (start, build, call,
-            time in seconds), ``flush_bytes``, ``count``, ``profile``.
+            time, and script for the deck's own, in seconds), ``flush_bytes``, ``count``, ``profile``.
         parent: Channel for events.
         child: The candidate's process.
     """
@@ -103,6 +104,13 @@ class Session:
         """Hold the device shared (correctness) or exclusive (timing); the parent keeps the locks."""
         self.parent.send({"event": "lock", "mode": mode})
         self.parent.receive()
+
+    def rest(self, seconds: float, why: str) -> None:
+        """Do nothing for so long, by a clock that stands still while this process does; the stage gets the time back."""
+        self.parent.send({"event": "rest", "shape": self.shape_at, "seconds": seconds, "message": why})
+        until = self.clock.now() + seconds
+        while self.clock.now() < until:
+            time.sleep(_REST_POLL_S)
 
     # --- the candidate's process ---------------------------------------------------------------------------------------
 
