@@ -155,6 +155,13 @@ def test_no_word_of_a_figure_lies_outside_it(browser: Any, tmp_path: Path, width
             return box.width && (box.left < all.left - 1 || box.right > all.right + 1);
         }).map(t => c.closest('figure').id + ': ' + t.textContent);
     })""")
+    touching = seen.page.evaluate("""() => [...document.querySelectorAll('.chart .role-axis-label')].flatMap(axis => {
+        const boxes = [...axis.querySelectorAll('text')].filter(t => getComputedStyle(t).opacity !== '0')
+            .map(t => [t.getBoundingClientRect(), t.textContent]).sort((a, b) => a[0].left - b[0].left);
+        return boxes.slice(1).filter(([box], n) => Math.abs(box.top - boxes[n][0].top) < 2 && box.left < boxes[n][0].right + 3)
+            .map(([, text]) => axis.closest('figure').id + ': ' + text);
+    })""")
+    assert touching == []
     assert seen.page.locator("#budgets .role-legend-label text").count() == len(models)
     assert outside == []
     seen.context.close()

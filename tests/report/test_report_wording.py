@@ -88,6 +88,12 @@ def test_remarks_on_the_figures_of_a_rerun_stand_on_the_page(tmp_path: Path) -> 
     assert "shape 1: weak check: <b>all</b> zeros" in page
 
 
+def test_a_bar_is_explained_only_where_one_stands(tmp_path: Path) -> None:
+    known, own = run("a", model="m", score=0.3), run("b", model="m", problem="01_of_ones_own", score=0.3)
+    assert "The bar is the score over the attainable ceiling" in text(tmp_path / "with", rows(runs=[known, own]))
+    assert "The bar is" not in text(tmp_path / "without", rows(runs=[own]))
+
+
 def test_what_is_not_known_counts_as_no_model_problem_or_harness(tmp_path: Path) -> None:
     found = [run("a", model="m"), run("b"), run("c", model="m", problem=None, harness=None)]
     page = text(tmp_path, rows(runs=found))

@@ -164,7 +164,7 @@ def config() -> dict[str, Any]:
             "ticks": False,
         },
         "axisY": {"titleAnchor": "end"},
-        "axisX": {"titleAnchor": "end"},
+        "axisX": {"titleAnchor": "end", "labelSeparation": 5},
         "legend": {
             "labelColor": ink,
             "titleColor": muted,

@@ -176,6 +176,7 @@ def _matrix(boards: list[dict[str, Any]]) -> dict[str, Any]:
             *sorted(present - set(facts.GPUS)),
         ],
         "cells": {(board["problem"], board["gpu"]): board for board in now},
+        "has_bars": any(board["attainable"] is not None for board in now),
     }
 
 
