@@ -84,7 +84,7 @@ def audit(
         where = " in the raw trace" if left_out else ""
         again = f" ({other_forms} more on other forms of the same runs)" if other_forms else ""
         print_note(
-            f"{text} at {severity} or graver{where}{again}; all {findings.height} findings: traceparse show findings"
+            f"{text} at {severity} or graver{where}{again}; of all severities: {findings.height}, see `traceparse show findings`"
         )
 
 
