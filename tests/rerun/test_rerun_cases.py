@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from one_process import OneProcess  # noqa: E402
 
 from traceparse.errors import RerunError  # noqa: E402
-from traceparse.rerun.child import clocking, proving  # noqa: E402
+from traceparse.rerun.child import clocking, proving, recording  # noqa: E402
 from traceparse.rerun.child.problem import Recipe  # noqa: E402
 from traceparse.rerun.child.session import Session, Stop  # noqa: E402
 from traceparse.rerun.child.verdicts import check_tolerance, judge_outputs  # noqa: E402
@@ -151,6 +151,29 @@ def test_what_a_kernel_plans_in_its_first_call_on_a_buffer_is_no_part_of_a_timed
     assert plans == dict.fromkeys(timed, "ready")
     assert [event["ok"] for event in here.proofs("timed_outputs")]
     assert all(event["ok"] for event in here.proofs("timed_outputs"))
+
+
+def test_a_profile_is_of_the_contents_that_were_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = find_problem(SAMPLE, "01_row_softmax")
+    here = OneProcess(problem, reference_of(problem), tmp_path)
+    here.session.order["profile"] = 4
+    monkeypatch.setattr(recording, "attach", lambda: True)
+    asked: list[Any] = []
+    ask = here.channel.ask
+
+    def watched(operation: str, within_s: float, **arguments: Any) -> dict[str, Any]:
+        if operation == "ready":
+            asked.append(arguments["recipes"])
+        return ask(operation, within_s, **arguments)
+
+    monkeypatch.setattr(here.channel, "ask", watched)
+    for at in (0, 1):
+        here.session.open(at)
+        clocking.clock(here.session)
+    with pytest.raises(Stop, match="no device to profile"):
+        clocking.profile(here.session)
+    assert len(asked) == 3
+    assert asked[0] == asked[2] != asked[1]
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,7 @@ def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
     class Bare:
         order = {"shapes": [{}], "profile": 3}  # noqa: RUF012
         parent, l2_bytes, input_bytes, runtime, limits = Channel(), 0, 1, None, {"time": 1.0}
+        shape_at, recipes = 0, {}
 
         def hold(self, _: str) -> None: ...
 

@@ -59,6 +59,9 @@ class Session:
             time, and script for the deck's own, in seconds), ``flush_bytes``, ``count``, ``profile``.
         parent: Channel for events.
         child: The candidate's process.
+
+    Attributes:
+        recipes: Of the sets of inputs that each shape is timed on, by shape.
     """
 
     def __init__(self, order: Message, parent: Wire, child: Child):
@@ -74,6 +77,7 @@ class Session:
         self.landing: Landing | None = None
         self.model: Any = None
         self.shape_at = -1
+        self.recipes: dict[int, list[Recipe]] = {}
         self.nominal: list[float] = []
         self.sway: list[Comparison] | None = None
         self.l2_bytes = 0
