@@ -88,6 +88,14 @@ def test_remarks_on_the_figures_of_a_rerun_stand_on_the_page(tmp_path: Path) -> 
     assert "shape 1: weak check: <b>all</b> zeros" in page
 
 
+def test_no_line_of_the_paragraph_on_a_run_begins_with_a_per_cent_sign(tmp_path: Path) -> None:
+    data = dataset(tmp_path / "data", full())
+    (page,) = write_report(data, [SEEN], tmp_path / "page.html")
+    body = page.read_text("utf-8").split("<main", 1)[1]
+    # 100, 300 and 600 of 1,000 tokens.
+    assert "10\u00a0% of its tokens went into profiling, 30\u00a0% into writing and 60\u00a0% into tuning" in body
+
+
 def test_a_bar_is_explained_only_where_one_stands(tmp_path: Path) -> None:
     known, own = run("a", model="m", score=0.3), run("b", model="m", problem="01_of_ones_own", score=0.3)
     assert "The bar is the score over the attainable ceiling" in text(tmp_path / "with", rows(runs=[known, own]))

@@ -53,7 +53,7 @@ def run_page(data: Dataset, run: str) -> str:
         silent=silent,
         of_its_day=of_its_day,
         gpus=facts.GPUS,
-        told=paragraph(frames),
+        told=paragraph(frames).replace(" %", "\u00a0%"),  # no line begins with the sign
         standing=_standing(data, frames),
         files=_files(data, row["trace_id"]),
         entries=transcript(frames),
