@@ -13,13 +13,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 from claude_records import call, converted, result
-from conftest import ROOT, write_lines
+from conftest import PYTHONPATH, write_lines
 
 RUN = "20260701_172615_claude_claude-opus-4-8_02_kda_cutlass"
 
 
 def traceparse(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "120"} | (env or {})
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH, "NO_COLOR": "1", "COLUMNS": "120"} | (env or {})
     return subprocess.run(
         [sys.executable, "-m", "traceparse", *arguments], capture_output=True, cwd=cwd, env=environment, check=False
     )
@@ -136,7 +136,7 @@ def test_on_a_terminal_a_blank_line_sets_remarks_off_from_rows(place: Path) -> N
     master, slave = os.openpty()
     command = [sys.executable, "-m", "traceparse", "show", "runs"]
     subprocess.run(
-        command, stdout=slave, stderr=slave, cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True
+        command, stdout=slave, stderr=slave, cwd=place, env=os.environ | {"PYTHONPATH": PYTHONPATH}, check=True
     )
     os.close(slave)
     assert b"\r\n\r\nsome of the columns" in os.read(master, 65_536)
@@ -268,7 +268,7 @@ sys.meta_path.insert(0, Presses())
 sys.argv = ["traceparse", "show", "runs"]
 main()
 """
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=place, env=environment, capture_output=True, text=True, check=False
     )
@@ -279,7 +279,7 @@ main()
 def test_a_closed_pipe_is_no_error(place: Path) -> None:
     command = f"{sys.executable} -m traceparse show blocks --fmt csv | head -n 1"
     done = subprocess.run(
-        command, shell=True, capture_output=True, cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
+        command, shell=True, capture_output=True, cwd=place, env=os.environ | {"PYTHONPATH": PYTHONPATH}, check=False
     )
     assert done.stderr == b""
 

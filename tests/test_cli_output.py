@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from claude_records import TEXT, converted, native, usage
-from conftest import ROOT, write_lines
+from conftest import PYTHONPATH, ROOT, write_lines
 
 from traceparse.cli.look import _with_told_costs
 from traceparse.cli.printing import _laid_out, _with_plain_numbers
@@ -23,7 +23,7 @@ from traceparse.errors import UsageError
 from traceparse.schema.runs import RUNS
 
 RUN = [sys.executable, "-m", "traceparse"]
-ENVIRONMENT = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+ENVIRONMENT = {"PYTHONPATH": PYTHONPATH, "NO_COLOR": "1", "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
 DAYS = ("2026-01-01T09:59:59Z", "2026-01-01T10:00:00Z", "2026-02-03T00:00:00Z")
 
 

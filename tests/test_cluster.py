@@ -19,7 +19,7 @@ from typing import Self
 
 import pytest
 from claude_records import converted, result, usage
-from conftest import ROOT, write_lines
+from conftest import PYTHONPATH, ROOT, write_lines
 
 import traceparse as tp
 from traceparse import cluster, store
@@ -33,7 +33,7 @@ from traceparse.rerun.hardware import Gpu
 KERNELS = ROOT / "tests" / "rerun" / "kernels" / "cpu"
 DECK = ROOT / "data" / "sample" / "deck"
 ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "without_rfc3987")]),
+    "PYTHONPATH": PYTHONPATH,
     "RAY_AUTH_MODE": "disabled",  # else Ray writes a token into the home folder
     "RAY_USAGE_STATS_ENABLED": "0",
 }

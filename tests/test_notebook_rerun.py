@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, WITHOUT_RFC3987
 
 pytest.importorskip("torch", reason="re-runs need torch: pip install 'traceparse[rerun]'")
 nbformat = pytest.importorskip("nbformat", reason="Jupyter is not installed: pip install 'traceparse[notebooks]'")
@@ -13,7 +13,8 @@ nbclient = pytest.importorskip("nbclient", reason="Jupyter is not installed: pip
 pytest.importorskip("ipykernel", reason="no kernel for notebooks: pip install 'traceparse[notebooks]'")
 
 
-def test_notebook_05_runs_the_samples_cpu_kernels(tmp_path: Path) -> None:
+def test_notebook_05_runs_the_samples_cpu_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(WITHOUT_RFC3987))
     notebook = nbformat.read(ROOT / "notebooks" / "05_rerun_kernels.ipynb", as_version=4)
     place = tmp_path / "notebooks"
     place.mkdir()

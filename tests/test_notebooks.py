@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, WITHOUT_RFC3987
 
 nbformat = pytest.importorskip("nbformat", reason="Jupyter is not installed: pip install 'traceparse[notebooks]'")
 nbclient = pytest.importorskip("nbclient", reason="Jupyter is not installed: pip install 'traceparse[notebooks]'")
@@ -33,22 +34,47 @@ FIGURES = {"01": 2, "02": 9, "03": 7, "04": 9, "06": 0}
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder beside which all notebooks load, so that the second one finds the tables of the first."""
-    return tmp_path_factory.mktemp("workplace")
+    folder = tmp_path_factory.mktemp("workplace")
+    (folder / "notebooks").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def light_kernels() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(WITHOUT_RFC3987))
+        yield
+
+
+def client(notebook: Any, folder: Path) -> Any:
+    """Its kernel runs in a folder of its own, so its tables land outside the checkout."""
+    return nbclient.NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(folder / "notebooks")}})
+
+
+@pytest.fixture(scope="module")
+def one_kernel(workplace: Path, light_kernels: None) -> Iterator[Any]:
+    """A client whose kernel runs one notebook after the other: on the sample each has shown that it needs none before it."""
+    kept = client(nbformat.v4.new_notebook(), workplace)
+    with kept.setup_kernel():
+        yield kept
 
 
 def name(path: Path) -> str:
     return path.stem
 
 
-def run(path: Path, folder: Path, source: str) -> Any:
-    """The executed notebook; it runs in a folder of its own, so its tables land outside the checkout."""
+def run(path: Path, folder: Path, source: str, kept: Any = None) -> Any:
+    """The executed notebook, in a kernel of its own or in that of a client, which forgets all names of the one before."""
     notebook = nbformat.read(path, as_version=4)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     first.source, n = SWITCH.subn(f"SOURCE = {json.dumps(source)}", first.source)
     assert n == 1, "the first code cell switches the source in one line"
-    place = folder / "notebooks"
-    place.mkdir(exist_ok=True)
-    nbclient.NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(place)}}).execute()
+    if kept is None:
+        client(notebook, folder).execute()
+    else:
+        notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+        kept.nb = notebook
+        kept.execute(cleanup_kc=False)
     assert sorted(p.name for p in (folder / "data" / "loaded").iterdir() if p.is_dir())
     return notebook
 
@@ -92,15 +118,17 @@ def test_a_notebook_runs_on_the_sample_and_draws_its_figures(path: Path, workpla
 
 @pytest.mark.shared
 @pytest.mark.parametrize("path", ON_TABLES, ids=name)
-def test_a_notebook_runs_on_real_traces(path: Path, workplace: Path, shared: Path) -> None:
-    text = shown(run(path, workplace, str(shared / "traces" / "labelled")))
+def test_a_notebook_runs_on_real_traces(path: Path, workplace: Path, shared: Path, one_kernel: Any) -> None:
+    text = shown(run(path, workplace, str(shared / "traces" / "labelled"), one_kernel))
     drawn, empty = text.count('<div id="figure-'), text.count("<i>Nothing to draw")
     assert drawn + empty >= FIGURES[path.name[:2]]
     assert empty <= 2, "most figures have something to draw"
 
 
 @pytest.mark.parametrize("path", ON_TABLES, ids=name)
-def test_a_notebook_runs_where_hardly_anything_is_known(path: Path, tmp_path: Path, workplace: Path) -> None:
+def test_a_notebook_runs_where_hardly_anything_is_known(
+    path: Path, tmp_path: Path, workplace: Path, one_kernel: Any
+) -> None:
     """One run of one answer: no tool, no score, no kernel, no usage, no clock."""
     logs = tmp_path
     record = {"type": "assistant", "uuid": "a", "parentUuid": None, "sessionId": "s", "isSidechain": False, "cwd": "/x",
@@ -108,6 +136,6 @@ def test_a_notebook_runs_where_hardly_anything_is_known(path: Path, tmp_path: Pa
               "message": {"id": "m", "type": "message", "role": "assistant", "model": "<b>nobody</b>",
                           "content": [{"type": "text", "text": "<script>alert(1)</script> I give up."}]}}  # fmt: skip
     (logs / "20260702_091500_claude_nobody_01_fp8_gemm.jsonl").write_text(json.dumps(record) + "\n")
-    text = shown(run(path, workplace, str(logs)))
+    text = shown(run(path, workplace, str(logs), one_kernel))
     assert "<b>nobody" not in text
     assert "<script>alert" not in text

@@ -1,7 +1,8 @@
-"""Stands before the package of this name on the path of Ray's processes, as if it were not installed.
+"""Stands before the package of this name on a path of modules, as if it were not installed.
 
-Each of Ray's processes imports jsonschema, which imports that package where it is there; it comes with Jupyter and spends
-seconds of work on compiling a grammar. Ray gives its processes fifteen seconds to start.
+jsonschema imports that package where it is there, and with it each process that draws with Altair and each of Ray's. It comes
+with Jupyter and spends three seconds of work on compiling a grammar, for addresses that no test checks. Ray gives its
+processes fifteen seconds to start.
 """
 
 raise ImportError(__doc__)

@@ -9,6 +9,7 @@ stays.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import math
 import re
@@ -51,7 +52,6 @@ def in_notebook(*, rows: int = 60) -> None:
         rows: Rows of a frame shown at most.
     """
     import polars as pl
-    import vl_convert
     from IPython import get_ipython
     from IPython.display import HTML, display
 
@@ -62,8 +62,15 @@ def in_notebook(*, rows: int = 60) -> None:
         shell.display_formatter.formatters["text/html"].for_type(pl.DataFrame, lambda frame: table(frame, rows=rows))
     # tqdm, which `datasets` brings, asks for widgets; this package needs none.
     warnings.filterwarnings("ignore", message="IProgress not found")
-    bundle = vl_convert.javascript_bundle("window.traceparseFigure = vegaEmbed;")
-    display(HTML(f"<script>{bundle}</script>"))  # type: ignore[no-untyped-call]
+    display(HTML(f"<script>{_bundle()}</script>"))  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def _bundle() -> str:
+    """The script that draws figures, about 0.9 MB; making it takes seconds, hence once per kernel."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle("window.traceparseFigure = vegaEmbed;"))
 
 
 def table(frame: pl.DataFrame, *, rows: int = 60) -> str:
