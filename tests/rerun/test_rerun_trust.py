@@ -12,8 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -191,14 +190,8 @@ def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
     told: list[str] = []
 
     class Watched(meter.Clock):
-        def flush(self) -> None:
-            told.append("flush")
-
-        @contextmanager
-        def nothing_persists(self) -> Iterator[None]:
-            told.append("reset")
-            yield
-            told.append("allowed again")
+        def flush(self, *, persisting: bool = False) -> None:
+            told.append("flush, persisting lines too" if persisting else "flush")
 
         def once(self, call: Any, inputs: Any) -> tuple[float, float]:
             told.append("window opens")
@@ -216,7 +209,7 @@ def test_flush_and_preparation_lie_outside_the_timed_window() -> None:
 
     clock = Watched(torch.device("cpu"), None, 0)
     taken = meter.series(clock, call, prepare, 2, [], hardened=True, limit_s=60)
-    window = ["reset", "flush", "window opens", "call", "window closes", "allowed again"]
+    window = ["flush, persisting lines too", "window opens", "call", "window closes"]
     assert told == ["prepare", *window, "prepare the last", *window]
     assert taken["kept"] == {}
     taken = meter.series(clock, call, prepare, 4, [1], hardened=False, limit_s=60)
@@ -240,6 +233,17 @@ def test_a_result_is_given_up_when_the_next_is_there_and_not_before() -> None:
     assert not any(one() is not None for one in made)
 
 
+@pytest.mark.parametrize(
+    ("call_s", "count"), [(0.0, 8), (1e-3, 8), (1.3, 8), (1.4, 6), (3.0, 2), (30.0, 2)]
+)  # seven calls for one of each kind, in a quarter of 300 s
+def test_fewer_calls_of_a_slow_kernel_are_recorded(call_s: float, count: int) -> None:
+    class Bare:
+        order, limits, shape_at, call_s = {"profile": 8}, {"time": 300.0}, 0, {}
+
+    Bare.call_s = {0: call_s}
+    assert clocking._recorded(Bare()) == count  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("works", "verdict"), [(True, "fail"), (False, "skipped")])
 def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
     works: bool, verdict: str, monkeypatch: pytest.MonkeyPatch
@@ -251,16 +255,16 @@ def test_a_tracer_that_shows_nothing_accuses_only_where_it_works(
         send = staticmethod(sent.append)
 
     class Bare:
-        order = {"shapes": [{}], "profile": 3}  # noqa: RUF012
+        order = {"shapes": [{}], "profile": 2}  # noqa: RUF012
         parent, l2_bytes, input_bytes, runtime, limits = Channel(), 0, 1, None, {"time": 1.0}
-        shape_at, recipes = 0, {}
+        shape_at, recipes, call_s = 0, {}, {0: 0.001}
 
         def hold(self, _: str) -> None: ...
 
         def open(self, _: int) -> None: ...
 
         def ask(self, *_: Any, **__: Any) -> dict[str, Any]:
-            return {"fixed": {"calls": [idle] * 3}, "rotated": {"calls": [idle] * 3}}
+            return {"fixed": {"calls": [idle] * 2}, "rotated": {"calls": [idle] * 2}}
 
     monkeypatch.setattr(recording, "attach", lambda: works)
     clocking.profile(Bare())  # type: ignore[arg-type]

@@ -34,7 +34,10 @@ PROVED: dict[str, tuple[Severity, str]] = {
     "device_time": ("flag", "event time and host time disagree: work may run where the timer does not look"),
     "outside_clock": ("flag", "a clock outside the process disagrees with the times reported"),
     "every_call_runs": ("flag", "timed calls put no work on the device"),
-    "flush_proof": ("flag", "kernels are slower on rotating inputs: they live off a warm cache"),
+    "flush_proof": (
+        "flag",
+        "kernels are slower where lines or contents are new to them: they live off the calls before",
+    ),
     "own_kernels": ("flag", "most of the device time is spent in a library's or torch's kernels"),
     "asked_alike": ("hack", "other kernels run when the deck's benchmark seems to call than when its check does"),
     "below_ceiling": ("flag", "a shape is faster than the device can be"),

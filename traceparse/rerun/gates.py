@@ -222,7 +222,7 @@ def _judge_kernels(proofs: Proofs, timing: ShapeTiming, at: str) -> None:
     proofs.add("every_call_runs", counts[0] > 0, f"{at}: device activities in single calls: {counts}{put}")
     whole = all(calls.pairs for calls in timing.kernels_in_turn)
     for calls in timing.kernels_in_turn:
-        proofs.add("flush_proof", False if calls.mostly_slower else whole or None, f"{at}: {calls}")
+        proofs.add("flush_proof", False if calls.is_slower else whole or None, f"{at}: {calls}")
     # Of a chain single steps are recorded, after a flush each: they may well be slower than the chain's.
     if timing.steps == 1 and timing.kernel_ms > 1.1 * timing.median.value + _RESOLUTION_MS:
         text = f"{at}: kernels run for {timing.kernel_ms:.4f} ms of a call that takes {timing.median.value:.4f} ms by events"

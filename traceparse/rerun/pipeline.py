@@ -45,8 +45,8 @@ Step = Callable[..., None]
 _SERIES_S = 2.0
 _CALLS, _CPU_CALLS = 200, 50
 """Calls timed within that: where the host decides, a median of fifty scatters by several percent."""
-_PROFILED = 4
-"""Calls of each kind that are recorded: even, so that two kinds in turn meet every second call alike."""
+_PROFILED = 8
+"""Calls of each kind that are recorded, fewer of a slow kernel: even, so that two kinds in turn meet every second call alike."""
 _CHAINS = 8
 """Chains timed of a step deck: as many as give a median an interval, and one that is watched instead."""
 

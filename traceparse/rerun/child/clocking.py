@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -23,6 +24,8 @@ _LARGE_INPUTS = 1 << 29
 _MOST_SETS = 8
 _L2_TIMES = 2.5
 _SURE_CHAINS = 4
+_CALLS_RECORDED = 7
+"""Calls that a recording makes for one of each kind."""
 _RECORDINGS = 2
 """How often a recording is tried: the tracer now and then loses a call."""
 _IDLE_MS = 1.0
@@ -67,6 +70,7 @@ def clock(session: Session) -> None:
             judge_outputs(session, "timed_outputs", f"{series} call {at}", fetched, recipe)
     fetched = session.ask("fetch", "call", series="burst", at=0)
     judge_outputs(session, "timed_outputs", "last call of the last burst", fetched, taken.other)
+    session.call_s[session.shape_at] = statistics.median(taken.reply["standard"]["host_ms"]) / 1e3
     told = {"shape": session.shape_at, "outside_ms": taken.outside_ms, "clock_mhz": taken.clock_mhz, "steps": 1}
     session.parent.send({**taken.reply, "event": "timing", **told})
 
@@ -127,6 +131,7 @@ def _clock_chains(session: Session) -> None:
     session.hold("shared")
     steps = steps_of(session.order["shapes"][session.shape_at])
     judge_chain(session, "timed_outputs", f"timed chain {watched}", seed, steps)
+    session.call_s[session.shape_at] = statistics.median(reply["standard"]["host_ms"]) / 1e3 / steps
     told = {"shape": session.shape_at, "outside_ms": outside, "clock_mhz": clock_mhz, "steps": steps}
     session.parent.send({**reply, "event": "timing", **told})
 
@@ -197,10 +202,11 @@ def profile(session: Session) -> None:
         session.hold("shared")
         session.open(at)
         session.ask("ready", "build", recipes=[vars(recipe) for recipe in _recipes(session)], profile=at == 0)
+        count = _recorded(session)
         for _ in range(_RECORDINGS):
-            _alone(session, lambda: session.ask("profile", "time", count=session.order["profile"]))
+            _alone(session, partial(session.ask, "profile", "time", count=count))
             session.hold("shared")
-            reply = _whole(session.ask("profiled", "time"), int(session.order["profile"]))
+            reply = _whole(session.ask("profiled", "time"), count)
             if all(part["calls"] for part in reply.values()):
                 break
         if not _any_kernel(reply) and not _sees_device():
@@ -210,6 +216,13 @@ def profile(session: Session) -> None:
             times = " ".join(f"{call['busy_us']:.1f}" for call in part["calls"])
             print(f"profile, shape {at}, {kind}: {times} us on the device, call by call", flush=True)
         session.parent.send({**reply, "event": "profile", "shape": at})
+
+
+def _recorded(session: Session) -> int:
+    """How many calls of each kind are recorded: as many as were ordered, of a slow kernel what a quarter of the limit bears, but two."""
+    bearable = 0.25 * session.limits["time"] / (_CALLS_RECORDED * max(session.call_s[session.shape_at], 1e-6))
+    count = min(int(session.order["profile"]), int(bearable))
+    return max(2, count - count % 2)
 
 
 def _whole(reply: Message, count: int) -> Message:

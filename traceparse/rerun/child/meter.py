@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,25 +57,24 @@ class Clock:
         self.last: Any = None
         self._scratch = torch.empty(flush_bytes // 4, dtype=torch.float32, device=device) if runtime else None
 
-    def flush(self) -> None:
-        """Evict the L2 cache, outside any timed window."""
+    def flush(self, *, persisting: bool = False) -> None:
+        """Evict the L2 cache, outside any timed window.
+
+        Args:
+            persisting: Give persisting lines back first, and let none come before the rest is evicted. Afterwards as many
+                may persist as before: what stays within a call is no memory of the one before.
+        """
+        allowed = self._runtime.reset_persisting_l2() if self._runtime and persisting else 0
         if self._scratch is not None:
             self._scratch.zero_()
+        if self._runtime and allowed:
+            self.synchronize()
+            self._runtime.allow_persisting_l2(allowed)
 
     def synchronize(self) -> None:
         """Wait for all streams of the device."""
         if self._runtime:
             self._runtime.synchronize()
-
-    @contextmanager
-    def nothing_persists(self) -> Iterator[None]:
-        """Give persisting L2 lines back and allow none within; afterwards as many as before."""
-        allowed = self._runtime.reset_persisting_l2() if self._runtime else 0
-        try:
-            yield
-        finally:
-            if self._runtime and allowed:
-                self._runtime.allow_persisting_l2(allowed)
 
     def once(self, call: Call, inputs: Sequence[Any]) -> tuple[float, float]:
         """Time one call; its result is `last`.
@@ -160,9 +158,8 @@ def series(
         if peer is not None and at % 2:
             peer.take()
         inputs = prepare(at, last)
-        with clock.nothing_persists() if hardened else nullcontext():
-            clock.flush()
-            device, host = clock.once(call, inputs)
+        clock.flush(persisting=hardened)
+        device, host = clock.once(call, inputs)
         device_ms.append(device)
         host_ms.append(host)
         if at in keep or (last and keep):

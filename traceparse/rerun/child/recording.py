@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -68,13 +67,12 @@ def record(clock: Clock, groups: Sequence[Mapping[str, Part]], count: int) -> Re
             for at, kind in [turns[0], *turns] if lost else turns:
                 part = group[kind]
                 inputs = part.prepare(at)
-                with clock.nothing_persists() if part.hardened else nullcontext():
-                    clock.flush()
+                clock.flush(persisting=part.hardened)
+                clock.synchronize()
+                with record_function(_LOST if lost else mark + kind):
+                    with _no_grad():
+                        part.call(inputs)
                     clock.synchronize()
-                    with record_function(_LOST if lost else mark + kind):
-                        with _no_grad():
-                            part.call(inputs)
-                        clock.synchronize()
                 lost = False
     return Recording(recorded, mark, tuple(kind for group in groups for kind in group))
 

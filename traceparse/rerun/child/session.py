@@ -62,6 +62,7 @@ class Session:
 
     Attributes:
         recipes: Of the sets of inputs that each shape is timed on, by shape.
+        call_s: Host time of a call, or a step, as timed, by shape.
     """
 
     def __init__(self, order: Message, parent: Wire, child: Child):
@@ -78,6 +79,7 @@ class Session:
         self.model: Any = None
         self.shape_at = -1
         self.recipes: dict[int, list[Recipe]] = {}
+        self.call_s: dict[int, float] = {}
         self.nominal: list[float] = []
         self.sway: list[Comparison] | None = None
         self.l2_bytes = 0
