@@ -10,11 +10,12 @@ demo: $(VENV)/.demo
 	$(BIN)/traceparse load sample
 	$(BIN)/traceparse report --out reports/sample.html
 
+# Each worker gets one half in order and steals from the other's end, so that what a file's tests share is made once.
 test: $(STAMP) browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check --fix .
