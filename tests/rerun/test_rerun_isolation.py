@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -35,6 +36,30 @@ HONEST = (Path(__file__).parent / "kernels" / "cpu" / "honest.py").read_text()
 STEPS = Path(__file__).parent / "steps"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what isolates is Linux's")
+
+
+def test_a_deck_that_changes_meanwhile_changes_nothing_that_runs(tmp_path: Path) -> None:
+    deck = tmp_path / "deck"
+    shutil.copytree(DECK, deck)
+    problem = find_problem(deck, NAME)
+    whole, reference = problem.sha256, deck / NAME / "reference.py"
+    wrong = f"from pathlib import Path\nPath({str(reference)!r}).write_text('rewritten')\n{HONEST}"
+    targets = [Target("rewrites", wrong, NAME), Target("honest", HONEST, NAME)]
+    results = rerun(
+        targets, deck=deck, trust=True, out=tmp_path / "out", gates=("strict",), jobs=1, cpu=True, timing=False
+    )
+    assert reference.read_text() == "rewritten"
+    # The user's file is gone, which is said of every kernel since; nobody is judged by another deck than the batch began with.
+    assert {result.name: result.failed_proofs for result in results} == {"rewrites": [], "honest": []}
+    assert {result.deck_sha256 for result in results} == {whole}
+    for result in results:
+        assert result.outcome == "ran", result.message
+        assert [note for note in result.notes if f"{NAME}: reference.py: changed on disk" in note]
+    assert problem.changed_on_disk() == ["reference.py"]
+    assert find_problem(DECK, NAME).changed_on_disk() == []
+    problem.copy_to(tmp_path / "copy")
+    assert (tmp_path / "copy" / "reference.py").read_bytes() == (DECK / NAME / "reference.py").read_bytes()
+
 
 PARENT = """
 import ctypes, os, signal, time

@@ -1,4 +1,4 @@
-"""A problem of a deck on disk: found by name, hashed, its formulas evaluated, copied for a run. Executes none of its code.
+"""A problem of a deck on disk: found by name, read once, its formulas evaluated, written out for a run. Executes none of its code.
 
 A deck folder holds one folder per problem (``reference.py``, ``shapes.py``, ``problem.yaml``; perhaps ``check.py``,
 ``benchmark.py`` and, two levels up from those, the ``src/`` they import). A checkout of the benchmark holds several
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,10 @@ _LIKE_A_DTYPE = re.compile(r"(?:torch\.)?(?:fp|bf|float|half|double|u?int)\w*$")
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem folder.
+    """One problem folder, as it was when it was read.
+
+    What a run gets comes from here and not from the disk again: a kernel may know where the deck lies, and a checkout may be
+    brought up to date meanwhile, and neither is to change what is asked of the next kernel.
 
     Attributes:
         name: The folder's name.
@@ -52,42 +55,63 @@ class Problem:
     root: Path
     meta: dict[str, Any]
     shapes: tuple[Shape, ...]
-    _files: tuple[Path, ...] = field(repr=False)
+    _contents: Mapping[Path, bytes] = field(repr=False)
 
     @property
     def files(self) -> tuple[Path, ...]:
         """Everything that a run needs: the problem's files and the ``src`` its scripts import."""
-        return self._files
+        return tuple(self._contents)
 
     @cached_property
     def sha256(self) -> str:
         """Hash over the problem's files and the ``src`` its scripts import, by relative name and content."""
         digest = hashlib.sha256()
-        for file in self._files:
-            digest.update(f"{file.relative_to(self.root)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+        for file, content in self._contents.items():
+            digest.update(f"{file.relative_to(self.root)}\0{hashlib.sha256(content).hexdigest()}\n".encode())
         return digest.hexdigest()
 
     @cached_property
     def file_hashes(self) -> dict[str, str]:
         """Hash of every file of the problem's own folder, by name."""
         return {
-            file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in self._files if file.parent == self.path
+            file.name: hashlib.sha256(content).hexdigest()
+            for file, content in self._contents.items()
+            if file.parent == self.path
         }
+
+    def text(self, file: str) -> str | None:
+        """Text of a file by its name relative to `root` or, before that, to the problem's folder; None where there is none.
+
+        Raises:
+            UnicodeDecodeError: It is no UTF-8.
+        """
+        for folder in (self.path, self.root):
+            if folder / file in self._contents:
+                return self._contents[folder / file].decode("utf-8")
+        return None
+
+    def changed_on_disk(self) -> list[str]:
+        """Names of files that are no longer on disk as they were read, relative to `root`."""
+        return [
+            file.relative_to(self.root).as_posix()
+            for file, content in self._contents.items()
+            if not file.is_file() or file.read_bytes() != content
+        ]
 
     @property
     def has_check(self) -> bool:
         """Whether the deck brings its own check."""
-        return (self.path / "check.py").is_file()
+        return self.path / "check.py" in self._contents
 
     @property
     def has_benchmark(self) -> bool:
         """Whether the deck brings its own benchmark."""
-        return (self.path / "benchmark.py").is_file()
+        return self.path / "benchmark.py" in self._contents
 
     @property
     def has_baseline(self) -> bool:
         """Whether the deck brings the baseline that a speed-up is reckoned against."""
-        return (self.path / "baseline.py").is_file()
+        return self.path / "baseline.py" in self._contents
 
     @cached_property
     def protocol(self) -> Protocol | None:
@@ -97,7 +121,7 @@ class Problem:
         ``step(hidden, state)`` takes ``init_token`` and ``init_state`` further. A ``get_inputs`` that gives nothing is
         there for form's sake only.
         """
-        tree = ast.parse((self.path / "reference.py").read_text(encoding="utf-8"))
+        tree = ast.parse(self._contents[self.path / "reference.py"])
         defined = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
         methods = {node.name for node in getattr(defined.get("Model"), "body", ()) if isinstance(node, ast.FunctionDef)}
         if "step" in methods and {"build_config", "init_state", "init_token"} <= set(defined):
@@ -194,11 +218,11 @@ class Problem:
         return " ".join(f"{key}={value}" for key, value in self.shapes[shape].items())
 
     def copy_to(self, folder: Path) -> Path:
-        """Copy the problem, and what its scripts import, below `folder`; give the problem's folder there."""
-        for file in self._files:
+        """Write the problem, and what its scripts import, below `folder`; give the problem's folder there."""
+        for file, content in self._contents.items():
             target = folder / file.relative_to(self.root)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
+            target.write_bytes(content)
         return folder / self.path.relative_to(self.root)
 
 
@@ -241,30 +265,34 @@ def find_problem(deck: Path | str, problem: str) -> Problem:
 
 
 def _read(path: Path) -> Problem:
+    contents = _contents(path, path, "*")
     try:
-        meta = yaml.safe_load((path / "problem.yaml").read_text(encoding="utf-8"))
+        meta = yaml.safe_load(contents[path / "problem.yaml"].decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RerunError(f"not readable: {error}", place=str(path / "problem.yaml")) from error
     if not isinstance(meta, dict):
         raise RerunError("no mapping", place=str(path / "problem.yaml"), expected="the problem's keys")
     root = path
-    uses_src = any(
-        "src" in (path / name).read_text(encoding="utf-8")
-        for name in ("check.py", "benchmark.py")
-        if (path / name).is_file()
-    )
+    uses_src = any(b"src" in contents.get(path / name, b"") for name in ("check.py", "benchmark.py"))
     if uses_src and (path.parents[1] / "src").is_dir():
         root = path.parents[1]
-    files = [file for file in path.rglob("*") if file.is_file() and not _IGNORED & set(file.relative_to(path).parts)]
-    if root != path:
-        files += [file for file in (root / "src").rglob("*.py") if not _IGNORED & set(file.relative_to(root).parts)]
-    return Problem(path.name, path, root, meta, _shapes(path / "shapes.py"), tuple(sorted(files)))
+        contents |= _contents(root / "src", root, "*.py")
+    shapes = _shapes(path / "shapes.py", contents[path / "shapes.py"])
+    return Problem(path.name, path, root, meta, shapes, dict(sorted(contents.items())))
 
 
-def _shapes(path: Path) -> tuple[Shape, ...]:
+def _contents(folder: Path, top: Path, pattern: str) -> dict[Path, bytes]:
+    return {
+        file: file.read_bytes()
+        for file in folder.rglob(pattern)
+        if file.is_file() and not _IGNORED & set(file.relative_to(top).parts)
+    }
+
+
+def _shapes(path: Path, content: bytes) -> tuple[Shape, ...]:
     """SHAPES as a literal, in which names of literals above it may stand; the module is not executed."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(content.decode("utf-8"))
         shapes = _literal(tree, "SHAPES")
     except (SyntaxError, ValueError, UnicodeDecodeError) as error:
         raise RerunError(

@@ -127,6 +127,9 @@ def run_kernel(plan: Plan, folder: Path, result: Result, step: Step, alive: Call
     finally:
         if plan.gpu is None:
             tell_the_gpu_is_missing(result)
+        if changed := plan.problem.changed_on_disk():
+            text = f"{', '.join(changed[:5])}: changed on disk since this batch read the deck, which runs on as it was"
+            result.notes.append(f"{plan.problem.path}: {text}")
         place.close(log)
         said = (log.read_text(errors="replace"), result.message or "", result.gates_json or "")
         on_gpu = plan.gpu is not None and any(lacks_gpu_memory(text) for text in said)

@@ -68,5 +68,4 @@ def last_error(text: str) -> str:
 
 def announces(problem: Problem) -> bool:
     """Whether the deck's benchmark prints when a timing begins and ends."""
-    timing = problem.root / "src" / "eval" / "timing.py"
-    return timing.is_file() and "variant_start" in timing.read_text(encoding="utf-8")
+    return "variant_start" in (problem.text("src/eval/timing.py") or "")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from traceparse.errors import RerunError
 from traceparse.rerun.deck import Problem
 from traceparse.rerun.hardware import Gpu
 from traceparse.rerun.locks import DeviceLock
@@ -151,7 +152,9 @@ class Workplace:
         Nor has it anything that a kernel could have left for it: its folder and its caches are empty before.
         """
         more = {"count": count, "series_s": series_s, "profile": 0, "warmup": 10 if self.gpu is not None else 3}
-        text = (self.problem.path / "baseline.py").read_text(encoding="utf-8")
+        text = self.problem.text("baseline.py")
+        if text is None:
+            raise RerunError("no baseline", place=self.problem.name, expected="baseline.py in the problem's folder")
         return self._judge("time", progress, more, baseline=text)
 
     def script(self, name: str, progress: Callable[[Event], None], *, turns: bool) -> StageResult:
