@@ -252,3 +252,54 @@ def test_the_manifest_counts_every_row_of_skipped(here: Path) -> None:
     data = tp.load("p", jobs=1)
     assert sorted(data.skipped["reason"]) == ["broken_link", "duplicate"]
     assert store.read_manifest(data.folder).counts["skipped"] == 2
+
+
+RUN = "20260701_172615_claude_claude-opus-4-8_02_kda_cutlass"
+
+
+@pytest.mark.parametrize("way", ["copy", "link", "compressed copies beside one more plain"])
+def test_of_equal_files_the_one_that_names_its_run_is_loaded(here: Path, way: str) -> None:
+    stored = write_session(here / f"p/{RUN}.jsonl", "s1").read_bytes()
+    if way == "copy":
+        (here / "p/copy.jsonl").write_bytes(stored)
+        left_out = ["copy.jsonl"]
+    elif way == "link":
+        (here / "p/link.jsonl").symlink_to(f"{RUN}.jsonl")
+        left_out = ["link.jsonl"]
+    else:
+        (here / f"p/{RUN}.jsonl").unlink()
+        for name in ("a.jsonl.gz", f"{RUN}.jsonl.gz"):
+            (here / "p" / name).write_bytes(gzip.compress(stored, mtime=0))
+        (here / "p/a.jsonl").write_bytes(stored)  # the same as the compressed file of its name, and so as the other one
+        left_out = ["a.jsonl", "a.jsonl.gz"]
+    data = tp.load("p", jobs=1)
+    assert data.runs.select("trace_id", "run_id", "problem").rows() == [(RUN, RUN, "02_kda_cutlass")]
+    ending = ".jsonl.gz" if way.startswith("compressed") else ".jsonl"
+    assert data.skipped.select("trace_id", "reason", "snippet").sort("trace_id").rows() == [
+        (path, "duplicate", f"same content as {RUN}{ending}") for path in left_out
+    ]
+
+
+def test_of_equal_files_one_is_loaded_rather_than_a_shorter_link_to_it(here: Path) -> None:
+    write_session(here / "p/session.jsonl", "s1")
+    (here / "p/a.jsonl").symlink_to("session.jsonl")
+    assert tp.load("p", jobs=1).runs["trace_id"].to_list() == ["session"]
+    for name in (RUN, f"again/{RUN}"):  # both name the run: the file, though its path is longer
+        (here / f"q/{name}.jsonl").parent.mkdir(parents=True, exist_ok=True)
+    write_session(here / f"q/again/{RUN}.jsonl", "s2")
+    (here / f"q/{RUN}.jsonl").symlink_to(f"again/{RUN}.jsonl")
+    assert tp.load("q", jobs=1).runs["trace_id"].to_list() == [f"again/{RUN}"]
+
+
+def test_a_cut_copy_of_a_link_is_a_copy_though_the_link_itself_is_left_out(here: Path) -> None:
+    records = [("user", f"step {n} {n * 7919 % 10007}", None) for n in range(400)]
+    whole = write_lines(here / f"p/{RUN}.jsonl", *converted(0, *records))
+    (here / "p/a.jsonl").symlink_to(f"{RUN}.jsonl")
+    stored = gzip.compress(whole.read_bytes())
+    (here / "p/a.jsonl.gz").write_bytes(stored[: len(stored) // 2])
+    data = tp.load("p", jobs=1)
+    assert data.runs["trace_id"].to_list() == [RUN]
+    assert data.skipped.select("trace_id", "reason").sort("trace_id").rows() == [
+        ("a.jsonl", "duplicate"),
+        ("a.jsonl.gz", "truncated_stream"),
+    ]

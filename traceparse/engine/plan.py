@@ -17,6 +17,7 @@ from traceparse.datafiles import data_dir
 from traceparse.errors import SourceError, StoreError
 from traceparse.formats.log import Log
 from traceparse.sources import Listing, Member, TruncatedStream, hash_member
+from traceparse.sources.names import parse_run_id
 from traceparse.store import FileMark, Manifest
 
 LINEAGE = "lineage"
@@ -154,7 +155,8 @@ def mark_all(
 def drop_twins(groups: list[Group], *, strict: bool = False) -> tuple[list[Group], list[Twin]]:
     """Leave out files that repeat another's content: equal bytes under two names, or plain beside compressed.
 
-    Two different files that would share a trace_id keep both: the second one's id is its whole path.
+    Which of its names stays, `_rank` says. Two different files that would share a trace_id keep both: the second one's id
+    is its whole path.
 
     Returns:
         The groups to load, and those left out.
@@ -162,26 +164,59 @@ def drop_twins(groups: list[Group], *, strict: bool = False) -> tuple[list[Group
     Raises:
         TruncatedStream: A compressed copy is cut before its end, and `strict` asks to stop.
     """
-    kept: list[Group] = []
+    ordered = sorted(groups, key=lambda g: (len(g.members[0].path), g.members[0].path))
+    repeats = _repeated(ordered, strict=strict)
+    names: dict[str, list[Group]] = defaultdict(list)
+    for item in ordered:
+        whole, cut = repeats[item.sha256]
+        if cut is None:
+            names[whole].append(item)
+    best = {whole: min(same, key=_rank) for whole, same in names.items()}
+    kept: dict[str, Group] = {}
+    taken: set[str] = set()
+    for item in ordered:
+        whole, _ = repeats[item.sha256]
+        if item is best[whole]:
+            kept[whole] = Group(item.members[0].path, item.members, item.marks) if item.trace_id in taken else item
+            taken.add(item.trace_id)
     twins: list[Twin] = []
-    by_hash: dict[str, Group] = {}
-    by_id: dict[str, list[Group]] = defaultdict(list)
-    for item in sorted(groups, key=lambda g: (len(g.members[0].path), g.members[0].path)):
-        namesakes = by_id[item.trace_id]
-        known = by_hash.get(item.sha256)
-        others = [known] if known is not None else namesakes
-        twin = next((found for other in others if (found := _as_twin(item, other)) is not None), None)
-        if twin is not None:
+    for item in ordered:
+        whole, cut = repeats[item.sha256]
+        if item is not best[whole]:
+            twins.append(Twin(item, kept[whole], cut))
+    order = {item.members[0].path: position for position, item in enumerate(groups)}
+    return sorted(kept.values(), key=lambda g: order[g.members[0].path]), twins
+
+
+def _repeated(ordered: Sequence[Group], *, strict: bool) -> dict[str, tuple[str, TruncatedStream | None]]:
+    """By the hash of each content that of the one it repeats, or its own; with the error of its end where it is a cut copy.
+
+    Contents are compared, decompressed, where they stand under one name.
+    """
+    repeats: dict[str, tuple[str, TruncatedStream | None]] = {}
+    namesakes: dict[str, list[Group]] = defaultdict(list)
+    for item in ordered:
+        repeats.setdefault(item.sha256, (item.sha256, None))
+        for other in namesakes[item.trace_id]:
+            whole, cut = repeats[other.sha256]
+            if repeats[item.sha256][0] != item.sha256:
+                break
+            if whole == item.sha256 or (twin := _as_twin(item, other)) is None:
+                continue
             if strict and twin.cut is not None:
                 raise twin.cut
-            twins.append(twin)
-            continue
-        final = Group(item.members[0].path, item.members, item.marks) if namesakes else item
-        by_hash[item.sha256] = final
-        namesakes.append(final)
-        kept.append(final)
-    order = {item.members[0].path: position for position, item in enumerate(groups)}
-    return sorted(kept, key=lambda g: order[g.members[0].path]), twins
+            for content, (of, own) in list(repeats.items()):
+                if of == item.sha256:
+                    repeats[content] = (whole, own or twin.cut or cut)
+        namesakes[item.trace_id].append(item)
+    return repeats
+
+
+def _rank(item: Group) -> tuple[bool, bool, int, str]:
+    """Of several names for one content the least is kept: one that is a run id, a file before a link to it, the shorter one."""
+    first = item.members[0]
+    is_run = parse_run_id(item.trace_id.rpartition("/")[2]) is not None
+    return not is_run, Path(first.locator).is_symlink(), len(first.path), first.path
 
 
 def _as_twin(item: Group, other: Group) -> Twin | None:
