@@ -106,7 +106,7 @@ def test_a_cost_that_is_a_floor_says_so_in_the_table_of_runs() -> None:
     }
     told = _with_told_costs(pl.DataFrame(costs))["cost_usd"]
     assert [text.strip() if text else None for text in told] == [
-        "19.45", "at least 0.0042", "at least 4.00", None, "at least 1,234.50", None
+        "19.45", "at least 0.0042", "at least 4.00", "at least 1.00", "at least 1,234.50", None
     ]  # fmt: skip
     assert len({len(text) for text in told if text}) == 1, "figures stand to the right"
 

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 
 LAYERS = ["errors", "waiting", "cluster", "atomic", "datafiles", "formula", "facts", "schema", "dtypes", "model", "sources", "modelname", "boards_read", "published", "boards_build", "formats", "assemble",
-          "chronology", "tables", "store", "spend", "kernels", "metrics", "describe", "forms", "analysis", "engine", "dataset", "summary", "reconcile", "statements", "story", "doctor", "audit", "rerun",
+          "chronology", "tables", "store", "spend", "kernels", "metrics", "describe", "forms", "analysis", "engine", "dataset", "costs", "summary", "reconcile", "statements", "story", "doctor", "audit", "rerun",
           "charts", "report", "cli", "__main__"]  # fmt: skip
 """Lower layers first; a module imports its own layer and lower ones only."""
 

@@ -16,7 +16,7 @@ from claude_records import native, usage
 from conftest import ROOT, write_lines
 
 import traceparse as tp
-from traceparse.reconcile import REASONS, as_text, calibration, family, reconcile
+from traceparse.reconcile import _NO_TURNS, REASONS, _pairs, as_text, calibration, family, reconcile
 
 PROSE = [
     {"type": "text", "text": "one two three four five six seven eight nine ten"}
@@ -200,6 +200,25 @@ def test_calibration_by_family(here: Path) -> None:
 )
 def test_family(model: str, expected: str) -> None:
     assert family(model) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ours", "reason"),
+    [
+        (0.002, None, 0.002, "within_bounds"),  # a floor only is a figure to hold against the log's
+        (0.004, None, 0.004, "other_prices"),
+        (0.002, 0.004, None, "within_bounds"),
+        (None, None, None, "no_price"),
+    ],
+)
+def test_a_floor_is_held_against_the_cost_in_the_log(
+    here: Path, low: float | None, high: float | None, ours: float | None, reason: str
+) -> None:
+    write_lines(here / "p/a.jsonl", *stream(("hello world", 2), models={OPUS: totals(10, 100, 0, 2)}, cost=0.003))
+    (run,) = tp.load("p", analysis=False).runs.iter_rows(named=True)
+    known = run | {"cost_usd": None, "cost_low_usd": low, "cost_high_usd": high}
+    (cost,) = (pair for pair in _pairs(known, _NO_TURNS) if pair.compared == "cost_in_log")
+    assert (cost.ours, cost.other, cost.reason) == (ours, 0.003, reason)
 
 
 def test_every_reason_is_explained_and_an_empty_set_gives_typed_tables(here: Path) -> None:

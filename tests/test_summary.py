@@ -28,24 +28,28 @@ def test_another_form_of_a_run_is_in_no_sum_and_in_no_denominator(here: Path) ->
     assert "clock" not in lines  # nobody looked, and the log has none of its own
     assert lines["runs"] == "1; the lines below count each once"
     assert lines["input tokens"] == "deduplicated 1"
-    assert lines["cost"].startswith("1 of 1 runs priced")
+    assert ": 1 of 1 run priced; " in lines["cost"]
     # Published for the run: 381,815 output tokens, once.
     assert lines["spend"] == "381,815 output tokens; runs by basis: scaled 1"
 
 
 def test_a_cost_that_is_only_a_floor_is_told_as_one_and_the_sum_with_it() -> None:
     columns = {
-        "spend_basis": ["estimated", "estimated", "scaled", "scaled", "estimated"],
-        # The second one's cache split is not known either: its floor is the lower end.
+        "spend_basis": ["estimated", "estimated", "scaled", "estimated", None],
+        # The second one's cache split is not known either: its floor is the lower end. Of the fourth there is no more than that.
         "cost_usd": [1.0, 2.0, 4.0, None, None], "cost_low_usd": [1.0, 1.5, 4.0, 7.0, None], "cost_high_usd": [None, None, 5.0, None, None],
     }  # fmt: skip
     runs = frame("runs", {"trace_id": list("abcde")} | columns)
     assert cost_line(runs) == (
-        "3 of 5 runs priced, at least 6.50 USD at list prices; "
-        "runs by basis of spend: estimated 2 (at least 2.50 USD), scaled 1 (4.00 USD)"
+        "at least 13.50 USD at list prices: 3 of 5 runs priced, 1 with a floor only; "
+        "these by basis of spend: estimated 3 (at least 9.50 USD), scaled 1 (4.00 USD)"
     )
     assert (
         cost_line(runs[2:3])
-        == "1 of 1 runs priced, 4.00 USD at list prices; runs by basis of spend: scaled 1 (4.00 USD)"
+        == "4.00 USD at list prices: 1 of 1 run priced; these by basis of spend: scaled 1 (4.00 USD)"
     )
-    assert cost_line(runs[3:]) == "no run could be priced"
+    assert cost_line(runs[3:]) == (
+        "at least 7.00 USD at list prices: 0 of 2 runs priced, 1 with a floor only; "
+        "these by basis of spend: estimated 1 (at least 7.00 USD)"
+    )
+    assert cost_line(runs[4:]) == "no run could be priced"

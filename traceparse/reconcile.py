@@ -228,7 +228,9 @@ def _pairs(run: dict[str, Any], sums: dict[str, Any]) -> Iterator[_Pair]:
             yield _Pair(f"{side}_in_log", ours, source, logged, "the log's own total", reason)
     if (logged_cost := run["logged_cost_usd"]) is not None:
         ours_from = "list prices" if run["cost_high_usd"] is not None else "list prices, at least"
-        yield _Pair("cost_in_log", run["cost_usd"], ours_from, logged_cost, "the log's own cost", _cost_reason(run))
+        # Of a run without a figure its floor is held against the log's.
+        ours = run["cost_low_usd"] if run["cost_usd"] is None and run["cost_high_usd"] is None else run["cost_usd"]
+        yield _Pair("cost_in_log", ours, ours_from, logged_cost, "the log's own cost", _cost_reason(run))
     yield from _published(run, sums)
     ours = run["spend_tokens"] if run["spend_basis"] in ("reported", "scaled") else run["output_tokens"]
     if ours is not None and run["est_tokens"]:
@@ -267,7 +269,7 @@ def _cost_reason(run: dict[str, Any]) -> str:
         return "not_billed"
     if run["continues"] is not None:
         return "replays"
-    if ours is None:
+    if low is None and ours is None:
         return "no_price"
     if "lower_bound" in (run["usage_basis"], run["output_basis"]) or run["spend_basis"] == "estimated":
         return "incomplete_usage"

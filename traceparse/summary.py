@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from traceparse import store
+from traceparse.costs import cost_of
 from traceparse.errors import StoreError
 
 if TYPE_CHECKING:
@@ -75,40 +76,19 @@ def summarise(data: Dataset) -> list[tuple[str, str]]:
     return lines
 
 
-class Cost(NamedTuple):
-    """What priced runs cost together: USD at list prices, their number, and whether the sum is only a floor."""
-
-    usd: float
-    n_priced: int
-    is_floor: bool
-
-    def __str__(self) -> str:
-        return f"{'at least ' if self.is_floor else ''}{self.usd:,.2f} USD"
-
-
-def cost_of(runs: pl.DataFrame) -> Cost:
-    """The sum over the runs that have a cost; of one without an upper bound the lower one counts, and the sum is a floor."""
-    import polars as pl
-
-    priced = runs.filter(pl.col("cost_usd").is_not_null())
-    is_floor = pl.col("cost_high_usd").is_null()
-    least = pl.when(is_floor).then(pl.coalesce("cost_low_usd", "cost_usd")).otherwise("cost_usd")
-    return Cost(float(priced.select(least).to_series().sum()), priced.height, priced["cost_high_usd"].null_count() > 0)
-
-
 def cost_line(runs: pl.DataFrame) -> str:
     """The cost of all runs, and of those whose spend is known the same way, most runs first."""
     import polars as pl
 
     whole = cost_of(runs)
-    if not whole.n_priced:
+    if not whole.n_known:
         return "no run could be priced"
     by_basis = runs.group_by(pl.col("spend_basis").fill_null("unknown"))
     parts = sorted(
-        ((cost_of(rows), basis) for (basis,), rows in by_basis), key=lambda part: (-part[0].n_priced, part[1])
+        ((cost_of(rows), basis) for (basis,), rows in by_basis), key=lambda part: (-part[0].n_known, part[1])
     )
-    told = ", ".join(f"{basis} {cost.n_priced} ({cost})" for cost, basis in parts if cost.n_priced)
-    return f"{whole.n_priced} of {runs.height} runs priced, {whole} at list prices; runs by basis of spend: {told}"
+    told = ", ".join(f"{basis} {cost.n_known} ({cost})" for cost, basis in parts if cost.n_known)
+    return f"{whole} at list prices: {whole.counted}; these by basis of spend: {told}"
 
 
 def coverage(runs: pl.DataFrame, column: str) -> str:

@@ -293,7 +293,7 @@ def test_pages_of_two_loads_of_one_source_do_not_replace_each_other(
         ({"cost_usd": 5.0, "cost_low_usd": 5.0, "cost_high_usd": 5.0}, "$5.00|list price", "$4.00"),
         ({"cost_usd": 5.0, "cost_low_usd": 5.0}, "at least $5.00|list price", "at least $4.00"),
         ({"cost_low_usd": 5.0}, "at least $5.00|list price", "at least $4.00"),
-        ({"cost_low_usd": 5.0, "cost_high_usd": 6.0}, "–|at least $5.00", "$4.00"),
+        ({"cost_low_usd": 5.0, "cost_high_usd": 6.0}, "at least $5.00|at most $6.00, list price", "$4.00"),
     ],
 )
 def test_a_cost_without_an_upper_bound_is_told_as_a_floor_wherever_it_stands(
@@ -312,11 +312,24 @@ def test_a_cost_without_an_upper_bound_is_told_as_a_floor_wherever_it_stands(
 def test_the_cost_of_all_runs_is_a_floor_where_one_of_them_is(tmp_path: Path) -> None:
     exact = run("a", model="m", cost_usd=5.0, cost_low_usd=5.0, cost_high_usd=5.0)
     floor = run("b", model="n", cost_usd=2.0, cost_low_usd=2.0)
-    (page,) = write_report(dataset(tmp_path / "d", rows(runs=[exact, floor], turns=[])), [], tmp_path / "page.html")
+    floor_only = run("c", model="n", cost_low_usd=4.0, spend_tokens=9, spend_basis="estimated")
+    unknown = run("d", model="o")
+    priced = rows(runs=[exact, floor, floor_only, unknown], turns=[])
+    (page,) = write_report(dataset(tmp_path / "d", priced), [], tmp_path / "page.html")
     text = page.read_text("utf-8")
-    assert "<dd>$7.00<small>at least, list price</small></dd>" in text
-    told = re.findall(r"data-v=\"([25]\.0)\">([^<]*)</td>", text)  # by harness, by model, by run
-    assert sorted({(value, cost.strip()) for value, cost in told}) == [("2.0", "at least $2.00"), ("5.0", "$5.00")]
+    assert "<dd>$11.00<small>at least, list price</small></dd>" in text
+    assert '<dd class="sub">2 of 4 runs priced, 1 with a floor only</dd>' in text
+    assert "at least 11.00 USD at list prices: 2 of 4 runs priced, 1 with a floor only; " in text
+    told = re.findall(r"<td class=\"n\" data-v=\"([\d.]*)\">([^<]*)(?:<small>([^<]*)</small>)?</td></tr>", text)
+    costs = {(value, cost.strip(), of) for value, cost, of in told if "$" in cost}
+    # By model, then all of them by their one harness.
+    assert costs == {
+        ("5.0", "$5.00", ""),
+        ("6.0", "at least $6.00", "1 + 1 of 2"),
+        ("11.0", "at least $11.00", "2 + 1 of 4"),
+    }
+    of_runs = re.findall(r"data-cost=\"([\d.]+)\">.*?<span class=\"below\"[^>]*>\s*([^<]*?)\s*</span>", text)
+    assert sorted(of_runs) == [("2.0", "at least $2.00"), ("4.0", "at least $4.00"), ("5.0", "$5.00")]
 
 
 @pytest.mark.parametrize(

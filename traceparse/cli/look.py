@@ -93,12 +93,12 @@ _COST_BOUNDS = ("cost_low_usd", "cost_high_usd")
 
 
 def _with_told_costs(rows: pl.DataFrame) -> pl.DataFrame:
-    """Costs as a reader takes them: where the upper bound is not known, the lower one with "at least" before it."""
+    """Costs as a reader takes them: without a figure or its upper bound the lower one, with "at least" before it."""
     import polars as pl
 
     told = [
-        None if cost is None and (low is None or high is not None)
-        else _dollars(cost) if high is not None
+        None if cost is None and low is None
+        else _dollars(cost) if cost is not None and high is not None
         else f"at least {_dollars(cost if low is None else low)}"
         for cost, low, high in rows.select("cost_usd", *_COST_BOUNDS).iter_rows()
     ]  # fmt: skip

@@ -10,12 +10,13 @@ import polars as pl
 from traceparse import charts, facts
 from traceparse.audit.many import of_runs
 from traceparse.charts.theme import UNITS
+from traceparse.costs import cost_of
 from traceparse.report import views
 from traceparse.report.page import Figure, render
 from traceparse.report.places import located
 from traceparse.report.views import findings
 from traceparse.schema.reasons import REASONS
-from traceparse.summary import cost_of, summarise
+from traceparse.summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,7 +118,6 @@ def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
         .agg(n=pl.len(), tokens=pl.col("spend_tokens").sum())
         .sort("n", descending=True)
     )
-    cost = cost_of(runs)
     return {
         "runs": runs.height,
         "problems": _named(runs["problem"]),
@@ -125,9 +125,7 @@ def _tiles(data: Dataset, runs: pl.DataFrame) -> dict[str, Any]:
         "harnesses": _named(runs["harness"]),
         "spend": runs["spend_tokens"].sum() if runs["spend_tokens"].count() else None,
         "spend_bases": spend.rows(),
-        "cost": cost.usd if cost.n_priced else None,
-        "cost_is_floor": cost.is_floor,
-        "n_priced": cost.n_priced,
+        "cost": cost_of(runs),
         "turns": runs["n_turns"].sum(),
         "calls": runs["n_tool_calls"].sum(),
         "scored": runs["shown_score"].count(),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from traceparse.costs import cost_basis
+
 LEVELS = {
     "reported": "known",
     "deduplicated": "known",
@@ -37,15 +39,6 @@ def coverage(runs: pl.DataFrame) -> pl.DataFrame:
         Columns ``figure``, ``basis``, ``level`` (known, inferred, estimate or bound, absent), ``runs``, ``share`` (0..1), ``order``;
         the bases of a figure from the surest down.
     """
-    is_known = pl.any_horizontal(pl.col("cost_usd", "cost_low_usd").is_not_null())
-    cost = (
-        pl.when(is_known & pl.col("cost_high_usd").is_null())
-        .then(pl.lit("at least"))
-        .when(pl.col("cost_usd").is_not_null())
-        .then(pl.lit("priced"))
-        .when(pl.col("cost_low_usd").is_not_null())
-        .then(pl.lit("range only"))
-    )
     score = (
         pl.when(pl.col("score_source").str.starts_with("board"))
         .then(pl.lit("published"))
@@ -57,7 +50,7 @@ def coverage(runs: pl.DataFrame) -> pl.DataFrame:
         "score": score,
         "output tokens": pl.col("output_basis"),
         "input tokens": pl.col("usage_basis"),
-        "cost": cost,
+        "cost": cost_basis(),
         "GPU": pl.when(pl.col("gpu") != "unknown").then(pl.col("gpu_basis").fill_null("trace")),
         "session time": pl.col("elapsed_basis"),
         "time of each turn": pl.col("time_basis"),

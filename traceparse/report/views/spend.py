@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from traceparse.costs import cost_sums
 from traceparse.modelname import under_one_name
 
 KINDS = ("thinking", "prose", "tool input", "tool results", "not visible")
@@ -148,15 +149,12 @@ def effort_by(runs: pl.DataFrame, turns: pl.LazyFrame, *by: str) -> pl.DataFrame
     Returns:
         The columns `by` (a ``model`` by its one name) and ``runs``,
         ``spend_tokens`` (sum), ``spend_median``, ``turns``, ``turns_median``, ``calls``, ``calls_median``,
-        ``calls_per_turn``, ``error_share`` and ``silent_share`` (0..1), ``cost_usd`` (sum over priced runs), ``n_priced`` and
-        ``n_floors`` (those of them whose cost is only known to be at least so much);
-        most runs first.
+        ``calls_per_turn``, ``error_share`` and ``silent_share`` (0..1), and the fields of `Cost`; most runs first.
     """
     silent = turns.group_by("trace_id").agg(n_silent=pl.col("silent").sum().cast(pl.Int64)).collect()
     joined = under_one_name(runs).join(silent, on="trace_id", how="left").with_columns(pl.col(*by).fill_null("unknown"))
     calls, n_turns = pl.col("n_tool_calls").sum(), pl.col("n_turns").sum()
     told = pl.col("n_tool_calls").filter(pl.col("n_tool_errors").is_not_null()).sum()
-    is_floor = pl.col("cost_usd").is_not_null() & pl.col("cost_high_usd").is_null()
     table = joined.group_by(*by).agg(
         runs=pl.len().cast(pl.Int64),
         spend_tokens=pl.col("spend_tokens").sum(),
@@ -169,8 +167,6 @@ def effort_by(runs: pl.DataFrame, turns: pl.LazyFrame, *by: str) -> pl.DataFrame
         calls_per_turn=pl.when(n_turns > 0).then(calls / n_turns),
         error_share=pl.when(told > 0).then(pl.col("n_tool_errors").sum() / told),
         silent_share=pl.when(n_turns > 0).then(pl.col("n_silent").sum() / n_turns),
-        cost_usd=pl.when(is_floor).then(pl.coalesce("cost_low_usd", "cost_usd")).otherwise("cost_usd").sum(),
-        n_priced=pl.col("cost_usd").count().cast(pl.Int64),
-        n_floors=is_floor.sum().cast(pl.Int64),
+        **cost_sums(),
     )
     return table.sort("runs", *by, descending=[True] + [False] * len(by))
