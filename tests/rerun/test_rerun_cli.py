@@ -9,13 +9,16 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
+from traceparse.cli import rerun as cli_rerun
 from traceparse.cli.rerun import _check_place, _remarks
 from traceparse.errors import StoreError
+from traceparse.rerun import Progress
 from traceparse.rerun.outcome import Outcome, Result, tell_the_gpu_is_missing
 
 pytest.importorskip("torch")
@@ -240,3 +243,34 @@ def test_the_readme_names_runs_of_the_sample_whose_kernels_run_on_the_cpu(place:
     (row,) = csv.DictReader(io.StringIO(done.stdout))
     assert (done.returncode, row["outcome"]) == (1, "infra")
     assert row["message"].startswith("needs a GPU (CUDA): "), row["message"]
+
+
+def test_a_kernel_that_hangs_in_its_first_call_ends_at_the_limit_that_was_given(place: Path) -> None:
+    hangs = place / "hangs.py"
+    hangs.write_text(
+        HONEST.read_text().replace(
+            "    def forward(self, x):\n", "    def forward(self, x):\n        while True: pass\n"
+        )
+    )
+    assert "while True" in hangs.read_text()
+    asked = ["--problem", "01_row_softmax", "--deck", "deck", "--cpu", "--trust", "--gates", "strict", "--fmt", "csv"]
+    file = traceparse("rerun", str(hangs), "--build-limit", "5", *asked, cwd=place)
+    (row,) = csv.DictReader(io.StringIO(file.stdout))
+    assert row["outcome"] == "timeout", file.stderr
+    assert "no answer within 5.0 s" in row["message"]
+    for wrong in ("0", "-1", "nan", "x"):
+        refused = traceparse("rerun", str(hangs), "--build-limit", wrong, *asked, cwd=place)
+        assert (refused.returncode, refused.stdout) == (2, ""), wrong
+
+
+def test_who_does_not_see_the_table_hears_that_work_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli_rerun, "_STILL_S", 0.01)
+    with cli_rerun._watched(3, quiet=False) as report:
+        report(Progress("a kernel", "strict", "shape 0"))
+        told = ""
+        while "a kernel: strict shape 0" not in told:
+            time.sleep(0.01)
+            told += capsys.readouterr().err
+    assert re.search(r"^0 of 3 kernels, \d+ s; a kernel: strict shape 0$", told, re.MULTILINE)

@@ -58,6 +58,12 @@ if TYPE_CHECKING:
 @click.option("--published-deck", metavar="DIR", help="The deck as it was when the kernels were published.")
 @click.option("--no-timing", is_flag=True, help="Only check.")
 @click.option(
+    "--build-limit",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="For importing and compiling, which a shape's first call may do too.  [default: 900]",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1),
     metavar="N",
@@ -82,7 +88,8 @@ if TYPE_CHECKING:
 def rerun(
     kernels: tuple[str, ...], board: str | None, problem: str | None, deck: str | None, trust: bool, version: int | None,
     solutions: Path | None, gpu_indices: tuple[int, ...], cpu: bool, gates: str, published_deck: str | None, no_timing: bool,
-    jobs: int | None, ray: str | None, budget: float | None, out: Path | None, quiet: bool, fmt: str, data: Path | None,
+    build_limit: float | None, jobs: int | None, ray: str | None, budget: float | None, out: Path | None, quiet: bool, fmt: str,
+    data: Path | None,
 ) -> None:  # fmt: skip
     """Run kernels again on the local GPUs and hold them against their published scores.
 
@@ -96,18 +103,24 @@ def rerun(
 
     Each kernel runs in child processes of its own, one is timed at a time per GPU, and whatever it does ends in a row of
     the table `reruns`, with the reason. Finished kernels are not run again: after Ctrl-C, a crash or the end of --budget
-    the same command goes on, and several commands can share one --out. `infra` (a tool or driver was missing) is no
-    verdict and is tried again.
+    the same command goes on, and several commands can share one --out. `infra` (a tool or driver was missing, or
+    other programs kept the GPU busy) is no verdict and is tried again.
+
+    A kernel that hangs ends as `timeout`: after 15 minutes of importing or compiling, a shape's first call included
+    (--build-limit), 3 of any other call, 5 of timing a shape, 20 of a script of the deck. Its processes may use 48 GiB of
+    the host's memory.
 
     Exit status: 0 every kernel that was started has its row, whatever its outcome; 1 nothing could be judged (no GPU,
     every outcome is `infra`); 2 misused; 130 interrupted.
     """  # noqa: D301 - click wants the backspace itself
-    from traceparse.rerun import rerun_into
+    from traceparse.rerun import Limits, rerun_into
 
     if ray is not None and jobs not in (None, 1):
         raise UsageError("a kernel on a cluster has its GPU for itself", expected="--ray without --jobs")
     if cpu and gpu_indices:
         raise UsageError("--cpu uses no GPU", expected="--cpu or --gpu INDEX")
+    if build_limit is not None and not build_limit > 0:
+        raise UsageError(f"--build-limit {build_limit:g} is no time", expected="seconds")
     if budget is not None and not budget >= 0:  # so that no number (`nan`) is refused too
         raise UsageError(f"--budget {budget:g} is no time", expected="seconds")
     gates_chosen = [name.strip() for name in gates.split(",") if name.strip()]
@@ -141,7 +154,7 @@ def rerun(
                 base, targets, out=place, progress=report, deck=problems, trust=trust, cpu=cpu,
                 gpu_indices=list(gpu_indices) or None, gates=gates_chosen,
                 timing=not no_timing, jobs=jobs or 3, time_budget_s=budget, ray=ray,
-                published_deck=published,
+                published_deck=published, limits=Limits(build_s=build_limit) if build_limit else None,
             )  # fmt: skip
     except KeyboardInterrupt:
         click.echo(
@@ -317,9 +330,12 @@ def _remarks(results: Sequence[Result]) -> Iterator[str]:
             yield printable(f"{result.name}: {'; '.join(note[:160] for note in notes[:_REMARKS_SHOWN])}{more}")
 
 
+_STILL_S = 60.0
+
+
 @contextmanager
 def _watched(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """A table of the kernels in work on a terminal, else a line for each finished one."""
+    """A table of the kernels in work on a terminal, else a line for each finished one, and each minute one of those in work."""
     if quiet:
         yield lambda _: None
         return
@@ -327,7 +343,7 @@ def _watched(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
     from rich.live import Live
     from rich.table import Table
 
-    console, lock, started = Console(stderr=True), threading.Lock(), time.monotonic()
+    console, lock, started, over = Console(stderr=True), threading.Lock(), time.monotonic(), threading.Event()
     working: dict[str, str] = {}
     done = 0
 
@@ -341,6 +357,17 @@ def _watched(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
             shown.add_row(printable(name).replace("[", "\\["), step)
         return shown
 
+    def still() -> None:
+        while not over.wait(_STILL_S):
+            with lock:
+                steps = "; ".join(f"{name}: {step}" for name, step in working.items())
+                said = f"{done} of {total} kernels, {time.monotonic() - started:.0f} s" + (
+                    f"; {steps}" if steps else ""
+                )
+                console.print(printable(said), markup=False, highlight=False, soft_wrap=True)
+
+    if not console.is_terminal:
+        threading.Thread(target=still, daemon=True).start()
     with Live(table(), console=console, transient=True, refresh_per_second=4) as live:
 
         def report(step: Progress) -> None:
@@ -361,4 +388,7 @@ def _watched(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
                     console.print(printable(said), markup=False, highlight=False, soft_wrap=True)
                 live.update(table())
 
-        yield report
+        try:
+            yield report
+        finally:
+            over.set()
