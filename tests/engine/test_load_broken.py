@@ -168,6 +168,8 @@ def test_damaged_real_logs(shared: Path, here: Path) -> None:
 
 
 LINE = '{"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "go"}}\n'
+NO_STREAM = bytes(range(250, 0, -1)) * 40
+"""Begins as no compressed stream does, and is no text."""
 
 
 @pytest.mark.parametrize(
@@ -176,6 +178,8 @@ LINE = '{"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "use
         ("a.jsonl", b"", "empty_file", "empty file"),
         ("a.jsonl.gz", gzip.compress(b""), "empty_file", "empty file"),
         ("a.jsonl.gz", gzip.compress(LINE.encode())[:12], "truncated_stream", ""),
+        ("a.jsonl.gz", NO_STREAM, "unreadable", "holds no gzip stream, though its name says so"),
+        ("a.jsonl.zst", NO_STREAM, "unreadable", "holds no zstd stream, though its name says so"),
         ("a.jsonl", LINE.encode("utf-16"), "other_encoding", "UTF-16"),
         ("a.jsonl", LINE.encode("utf-16-be"), "other_encoding", "UTF-16"),
         ("a.jsonl", LINE.encode("utf-32"), "other_encoding", "UTF-32"),
@@ -202,3 +206,43 @@ def test_a_file_of_another_name_is_no_lost_log(here: Path) -> None:
     rows = tp.load("p").skipped.select("trace_id", "reason", "kind").rows()
     assert ("list", "unsupported", "by_design") in rows
     assert all(kind == "by_design" for _, _, kind in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("passwd", b"root:x:0:0\n", "no reader knows this file"),
+        ("a.gz", gzip.compress(b"a list\n"), "no reader knows this file"),
+        ("a.gz", b"a list that a browser unpacked\n", "no reader knows this file"),
+        ("a.gz", NO_STREAM, "holds no gzip stream, though its name says so"),
+        ("a.XZ", NO_STREAM, "holds no xz stream, though its name says so"),
+        ("a.gz", gzip.compress(NO_STREAM)[:-9], "gzip stream is cut before its end"),
+        ("a.log", b"\x1f\x8b\x08\x00" + NO_STREAM, "damaged gzip stream"),
+    ],
+)
+def test_a_lone_file_that_cannot_be_read_is_named_by_its_path_with_what_is_wrong_with_it(
+    here: Path, name: str, content: bytes, words: str
+) -> None:
+    (here / "p").mkdir()
+    (here / "p" / name).write_bytes(content)
+    for source in (f"p/{name}", "p"):
+        with pytest.raises(TraceparseError) as caught:
+            tp.load(source)
+        assert str(caught.value).startswith(f"{here}/p/{name}: {words}")
+
+
+@pytest.mark.parametrize("n_records", [1, 3])
+def test_a_reader_that_is_told_to_read_another_format_finds_no_session(here: Path, n_records: int) -> None:
+    """Each line of a session is a row without one to the reader of rows, and the file as a whole has none either."""
+    records = [native(n, "user", f"step {n}") for n in range(n_records)]
+    for name in ("a", "b"):
+        write_lines(here / f"p/{name}.jsonl", *records, native(9, "user", name))
+    with pytest.raises(TraceparseError, match=r"^/.*/p: the reader hub-rows finds no session in any of the 2 files;"):
+        tp.load("p", format="hub-rows", jobs=1)
+    row = {"harness": "pi", "sent_at": "", "session_id": "s", "messages": [{"role": "user", "content": "go"}]}
+    write_lines(here / "p/rows.jsonl", row)
+    skipped = tp.load("p", format="hub-rows", jobs=1).skipped.sort("trace_id", "record")
+    assert skipped.select("trace_id", "record", "reason").rows() == [
+        (name, n, "no_session") for name in ("a", "b") for n in range(n_records + 1)
+    ]
+    assert skipped.filter(record=0)["snippet"].to_list() == ["hub-rows: no session in it"] * 2

@@ -46,6 +46,7 @@ from traceparse.engine.plan import (
 from traceparse.errors import FormatError, SourceError, StoreError, TraceparseError
 from traceparse.formats import by_name, group
 from traceparse.sources import Listing, resolve
+from traceparse.sources.member import printable_path
 from traceparse.store import FileMark, Manifest, TraceMark
 from traceparse.waiting import as_they_end
 
@@ -199,10 +200,13 @@ def no_trace(listing: Listing, marks: list[TraceMark], asked: str | None) -> Tra
             expected=f"logs of the format {asked}", todo="leave --format out, and each file's own reader is found",
         )  # fmt: skip
     if len(listing.members) == 1:
-        if (lost := why_lost(listing.members[0])) is not None:
-            return FormatError(lost[1], place=listing.members[0].path, expected="a coding agent's session log")
+        (only,) = listing.members
+        is_file = only.inner is None and printable_path(only.locator) == listing.source
+        place = listing.source if is_file else f"{listing.source}/{only.path}"
+        if (lost := why_lost(only, named=True)) is not None:
+            return FormatError(lost[1], place=place, expected="a coding agent's session log")
         return FormatError(
-            "no reader knows this file", place=listing.members[0].path, expected="a coding agent's session log",
+            "no reader knows this file", place=place, expected="a coding agent's session log",
             todo="see `traceparse formats` for what can be read, or name one with --format",
         )  # fmt: skip
     return SourceError(

@@ -166,8 +166,10 @@ def _read_group(
                 )
                 ids.append(trace_id)
             if not ids:  # the format fits, but no session came out: what was skipped must not vanish with it
-                unread.extend(_skip_row(item.trace_id, skip) for skip in log.skipped)
-                unread.append(_no_block(item, "no_session", "dropped", f"{reader.NAME}: no session in it"))
+                whole = _no_block(item, "no_session", "dropped", f"{reader.NAME}: no session in it")
+                rows = [_skip_row(item.trace_id, skip) for skip in log.skipped]
+                # A reader may say the same of the first record of a file of several sessions.
+                unread += [whole, *(row for row in rows if _key(row) != _key(whole))]
     except TraceparseError as error:
         if job.options.strict:
             raise
@@ -210,6 +212,10 @@ def _framed(runs: list[tuple[str, dict[str, Any], Run]], unread: list[dict[str, 
 
 def _skip_row(trace_id: str, skip: Skip) -> dict[str, Any]:
     return {"trace_id": trace_id, **msgspec.structs.asdict(skip)}
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in SKIPPED.key)
 
 
 def _no_block(item: Group, reason: SkipReason, kind: SkipKind, why: str) -> dict[str, Any]:
