@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from claude_records import TEXT, call, native, result, usage
+from claude_records import TEXT, call, converted, native, result, usage
 from conftest import SHARED, write_lines
 
 import traceparse as tp
@@ -246,3 +246,26 @@ def test_a_reader_that_is_told_to_read_another_format_finds_no_session(here: Pat
         (name, n, "no_session") for name in ("a", "b") for n in range(n_records + 1)
     ]
     assert skipped.filter(record=0)["snippet"].to_list() == ["hub-rows: no session in it"] * 2
+
+
+def converted_log() -> list[dict[str, Any]]:
+    steps = [("user", f"step {n}", None) for n in range(20)]
+    return converted(0, *steps, ("assistant", TEXT, usage(3, 40)))
+
+
+def native_log() -> list[dict[str, Any]]:
+    return [native(0, "user", "go"), native(1, "assistant", TEXT, mid="m1", u=usage(3, 40), stop="end_turn")]
+
+
+@pytest.mark.parametrize("write", [converted_log, native_log])
+def test_a_foreign_line_before_a_session_costs_itself_alone(here: Path, write: Any) -> None:
+    whole = write_lines(here / "whole/a.jsonl", *write())
+    alone = tp.load("whole", jobs=1).runs
+    (here / "p").mkdir()
+    foreign = b'{"type":"user","message":{"role":"user","content":"hi"}}\n'
+    (here / "p/a.jsonl").write_bytes(foreign + whole.read_bytes())
+    data = tp.load("p", jobs=1)
+    same = ("format", "n_turns", "n_tool_calls", "spend_tokens", "input_tokens", "output_tokens")
+    assert data.runs.select(same).rows() == alone.select(same).rows()
+    assert data.blocks.filter(record=0)["text"].to_list() == ["hi"]
+    assert data.runs["n_records"].item() == alone["n_records"].item() + 1

@@ -14,8 +14,9 @@ from reader_checks import FIXTURES, BytesLog, head_of, jsonl, lines_missing, mut
 
 from traceparse.assemble.run import assemble
 from traceparse.errors import FormatError
-from traceparse.formats import MODULES, Reader
+from traceparse.formats import MODULES, Reader, detect
 from traceparse.model import Trace
+from traceparse.sources import Member
 
 MAIN_FILES = {
     "opencode_export": "export.json",
@@ -167,3 +168,35 @@ def test_empty_and_foreign_files(name: str) -> None:
     for data in (b"", b"\n\n", b"[]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b'{"a":' * 5000):
         read_all(name, {Path(MAIN_FILES[name]).name: data})
         assert not reader(name).sniff(head_of(data, MAIN_FILES[name]))
+
+
+FOREIGN = {
+    "a prompt": b'{"type": "user", "message": {"role": "user", "content": "hi"}}\n',
+    "an object": b'{"foo": 1}\n',
+    "null": b"null\n",
+    "no JSON": b"garbage\n",
+}
+FIRST = {
+    **{name: MAIN_FILES[name] for name in LINES},
+    "codex_exec": "exec.jsonl",
+    "codex_rollout": "rollout.jsonl",
+    "claude_stream": "session.jsonl",
+    "hub_rows": "rows.jsonl",
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("name", FIRST)
+def test_foreign_lines_before_a_log_hide_its_format_from_no_reader(tmp_path: Path, name: str, foreign: str) -> None:
+    path = tmp_path / "a.jsonl"
+    for n in (0, 1, 3):
+        path.write_bytes(FOREIGN[foreign] * n + (FIXTURES / name / FIRST[name]).read_bytes())
+        found = detect(Member("a.jsonl", str(path), None, path.stat().st_size, ""))
+        assert found is not None
+        assert found.__name__ == f"traceparse.formats.{name}"  # type: ignore[attr-defined]
+
+
+def test_a_file_that_quotes_a_log_further_down_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(FOREIGN["a prompt"] * 4 + (FIXTURES / "pi/session.jsonl").read_bytes())
+    assert detect(Member("a.jsonl", str(path), None, path.stat().st_size, "")) is None

@@ -44,6 +44,9 @@ MODULES = (
 _SUFFIXES = (".gz", ".zst")
 _LOG_SUFFIXES = (".jsonl", ".json", ".db", ".sqlite")
 
+_MOST_FOREIGN = 3
+"""So few records before a log are an accident; what begins with more of them is another file that quotes a log."""
+
 
 class Knows(NamedTuple):
     """What a format can and cannot tell, one short phrase each, for `traceparse formats`.
@@ -132,14 +135,30 @@ def group(members: Sequence[Member]) -> list[tuple[str, list[Member]]]:
     return [(g.trace_id, [by_path[path] for path in g.paths]) for g in sorted(groups, key=lambda g: g.paths)]
 
 
+def claims(start: Head, among: Iterable[Reader]) -> list[Reader]:
+    """The readers that claim a file by its start.
+
+    Where none does, its first records may be foreign to the log behind them: then the one reader that claims it without
+    them, `_MOST_FOREIGN` at the most.
+    """
+    among = list(among)
+    found = [reader for reader in among if reader.sniff(start)]
+    for n in range(1, min(_MOST_FOREIGN + 1, len(start.records))):
+        if found:
+            break
+        rest = start._replace(records=start.records[n:])
+        behind = [reader for reader in among if reader.sniff(rest)]
+        found = behind if len(behind) == 1 else []
+    return found
+
+
 def detect(member: Member) -> Reader | None:
     """The one reader that claims the file, or None.
 
     Raises:
         FormatError: More than one does.
     """
-    start = head(member)
-    found = [reader for reader in readers() if reader.sniff(start)]
+    found = claims(head(member), readers())
     if len(found) > 1:
         names = ", ".join(reader.NAME for reader in found)
         raise FormatError(f"more than one format fits: {names}", place=member.path, todo="name one with --format")

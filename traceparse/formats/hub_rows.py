@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from traceparse.formats import Knows, Reader, readers
+from traceparse.formats import Knows, Reader, claims, readers
 from traceparse.formats.log import Head, Line, Log, head
 from traceparse.formats.loose import (
     answer_blocks,
@@ -130,8 +130,8 @@ class _RowLog(Log):
     def reader(self) -> Reader | None:
         """The one reader that claims the session."""
         start = head(self.members[0], lambda _: self.open())
-        claims = [reader for reader in readers() if reader.NAME not in _WRAPPERS and reader.sniff(start)]
-        return claims[0] if len(claims) == 1 else None
+        found = claims(start, (reader for reader in readers() if reader.NAME not in _WRAPPERS))
+        return found[0] if len(found) == 1 else None
 
 
 def _trace(log: Log, number: int, row: _Row) -> Trace | None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from traceparse.errors import FormatError
-from traceparse.formats import Group, Knows, Reader, readers
+from traceparse.formats import Group, Knows, Reader, claims, readers
 from traceparse.formats.lock_log import LINE, attribute, covered_s, waits
 from traceparse.formats.log import Head, Line, Log, head, tolerant
 from traceparse.formats.loose import mapping, number, string, sum_usage
@@ -180,12 +180,12 @@ class _Folder:
         for files in groups:
             member = self.log.members[files[0]]
             start = head(member, lambda _, file=files[0]: self.log.open(file))  # type: ignore[misc]
-            claims = [reader for reader in others if reader.sniff(start)]
-            if len(claims) > 1:
-                names = ", ".join(reader.NAME for reader in claims)
+            fitting = claims(start, others)
+            if len(fitting) > 1:
+                names = ", ".join(reader.NAME for reader in fitting)
                 raise FormatError(f"more than one format fits: {names}", place=member.path)
-            if claims:
-                parts.append((claims[0], files))
+            if fitting:
+                parts.append((fitting[0], files))
             else:
                 self._leave(files, "no_format")
         rank = {name: place for place, name in enumerate(RICHEST)}
