@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -199,6 +200,22 @@ def test_a_damaged_table_is_not_the_conditions_fault(logs: Path, here: Path) -> 
     for where in (None, "n_turns > 0"):
         with pytest.raises(StoreError, match="cannot be read"):
             tp.open("out").select("runs", where=where)
+
+
+@pytest.mark.parametrize("limit", [-1, 10**20, 2**32, 1.5, "5"])
+def test_a_limit_that_is_no_number_of_rows_is_refused_in_one_line(logs: Path, here: Path, limit: Any) -> None:
+    data = tp.load(logs)
+    for where in (None, "n_turns > 0"):
+        with pytest.raises(
+            UsageError, match=rf"^limit={limit!r} is no number of rows; expected 0 to 4294967295, or None"
+        ):
+            data.select("runs", where=where, limit=limit)
+
+
+def test_a_limit_takes_as_many_rows_as_there_are(logs: Path, here: Path) -> None:
+    data = tp.load(logs)
+    heights = [data.select("runs", columns=["trace_id"], limit=limit).height for limit in (0, 1, 2**32 - 1, None)]
+    assert heights == [0, 1, data.runs.height, data.runs.height]
 
 
 def test_a_place_that_cannot_be_written_is_one_line(here: Path) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 import polars as pl
 
@@ -21,6 +21,10 @@ from traceparse.tables import Frames
 if TYPE_CHECKING:
     import datasets
     import pandas as pd
+
+
+MOST_ROWS = 2**32 - 1
+"""The largest limit that polars takes: it counts rows in 32 bits, and so no table has more of them."""
 
 
 def load(
@@ -152,12 +156,17 @@ class Dataset:
             name: Table name.
             where: A SQL condition on its columns, such as ``problem = '01_fp8_gemm' AND score > 0.3``.
             columns: Columns to keep, in this order.
-            limit: At most so many rows.
+            limit: At most so many rows, from 0 to `MOST_ROWS`; all by default.
 
         Raises:
-            UsageError: No such table or column, or a condition that cannot be read or applied.
+            UsageError: No such table or column, a limit that is no number of rows, or a condition that cannot be read or
+                applied.
             StoreError: The table's files cannot be read.
         """
+        if limit is not None and not (isinstance(limit, SupportsIndex) and 0 <= int(limit) <= MOST_ROWS):
+            raise UsageError(
+                f"limit={limit!r} is no number of rows", expected=f"0 to {MOST_ROWS}, or None for all rows"
+            )
         whole = self.scan(name)
         known = whole.collect_schema().names()
         if columns and (unknown := [c for c in columns if c not in known]):

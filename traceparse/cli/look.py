@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from traceparse.dataset import Dataset
 
 _ROWS = 40
-_COUNTABLE = 2**32 - 1
-"""Rows that no table can have: polars counts them in 32 bits, and takes no larger limit."""
 GLANCE: dict[str, tuple[str, ...]] = {
     "runs": ("trace_id", "score", "spend_tokens", "spend_basis", "cost_usd", "n_turns", "model_canonical", "gpu", "correct", "framework"),
     "turns": ("trace_id", "turn", "first_record", "phase", "activity", "spend_tokens", "t_s", "n_tool_calls", "silent"),
@@ -50,6 +48,7 @@ GLANCE: dict[str, tuple[str, ...]] = {
 def show(table: str, where: str | None, columns: str | None, limit: int | None, fmt: str, data: Path | None) -> None:
     """Print rows of a TABLE (see `traceparse schema` for the tables and their columns)."""
     from traceparse.cli.alone import open_for
+    from traceparse.dataset import MOST_ROWS
 
     if where is not None and not where.strip():
         raise UsageError("--where is empty", expected="a condition, or no --where")
@@ -62,7 +61,7 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
     short = fmt == "table" and names is None
     chosen = list(GLANCE.get(table, ())) or None if short else names
     most = _ROWS if limit is None and fmt == "table" else limit
-    if most is not None and most >= _COUNTABLE:
+    if most is not None and most >= MOST_ROWS:
         most = None
     bounds = _COST_BOUNDS if table == "runs" and fmt == "table" and chosen and "cost_usd" in chosen else ()
     read = [*chosen, *(name for name in bounds if name not in chosen)] if chosen else None
