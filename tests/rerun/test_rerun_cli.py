@@ -97,11 +97,22 @@ def test_without_loaded_data_the_rows_lie_beside_the_results_and_show_reads_them
     assert (other.returncode, "no loaded data here" in other.stderr) == (1, True)
 
 
-def test_a_board_is_narrowed_to_a_problem(place: Path) -> None:
+def test_a_board_is_narrowed_to_a_problem_and_without_a_kernel_each_reason_is_told_once(place: Path) -> None:
     done = traceparse("rerun", "--board", "hard/h100", "--problem", "05_topk_bitonic", "--cpu", "--trust", cwd=place)
+    left, error = done.stderr.splitlines()
+    # 12 correct cells of the problem, as published.
+    assert left == "left out: 12 kernels: no published text, and not among the loaded runs"
+    assert error.startswith("traceparse: no kernel to run")
+
+
+def test_a_board_of_which_some_kernels_run_names_each_one_left_out(place: Path, tmp_path: Path) -> None:
+    run = "20260618_041839_codex_gpt-5.5_05_topk_bitonic"
+    (tmp_path / f"{run}_solution.py.txt").write_text("raise SystemExit")
+    board = ["--board", "hard/h100/05_topk_bitonic", "--solutions", str(tmp_path)]
+    done = traceparse("rerun", *board, "--deck", "nowhere", "--cpu", "--trust", cwd=place)
     left = [line for line in done.stderr.splitlines() if line.startswith("left out: ")]
-    assert len(left) == 12  # correct cells of the problem, as published
-    assert all("05_topk_bitonic" in line for line in left)
+    assert len(left) == 11, done.stderr
+    assert all("_05_topk_bitonic: no published text" in line and run not in line for line in left)
 
 
 def test_what_cannot_be_chosen_is_said_in_one_line(place: Path) -> None:
@@ -116,6 +127,15 @@ def test_what_cannot_be_chosen_is_said_in_one_line(place: Path) -> None:
         (["deck/01_row_softmax/reference.py", "--problem", "01_fp8"], "no problem named '01_fp8'"),
         (["kimi-k2.7-code_01", "--gates", "strict,published"], "--published-deck"),
         (["kimi-k2.7-code_01", "--problem", "01_row_softmax"], "leave --problem out"),
+        (
+            ["gone.py", "--problem", "01_row_softmax"],
+            "traceparse: gone.py: no such file; expected a solution.py or a published bundle; "
+            "to name a run of the loaded data, leave --problem out",
+        ),
+        (
+            ["deck", "--problem", "01_row_softmax"],
+            "traceparse: deck: cannot be read: Is a directory; expected a solution.py or",
+        ),
         (["deck/01_row_softmax/reference.py"], "give --problem"),
         (["--board", "hard/h100", "--problem", "nope"], "no correct cell on 'hard/h100/nope'"),
         (["--board", "hard/h100/05_topk_bitonic", "--problem", "01_fp8_gemm"], "two problems"),
@@ -124,7 +144,9 @@ def test_what_cannot_be_chosen_is_said_in_one_line(place: Path) -> None:
         (["kimi-k2.7-code_01", "--gpu", "5"], "--cpu uses no GPU; expected --cpu or --gpu INDEX"),
     ):
         done = traceparse("rerun", *arguments, "--cpu", "--trust", "--quiet", cwd=place)
-        here = "nowhere" in arguments or "leave --problem out" in said  # what is missing on disk is no misuse
+        here = (
+            "nowhere" in arguments or "leave --problem out" in said or "Is a directory" in said
+        )  # what is missing on disk is no misuse
         assert done.returncode == (1 if here else 2), arguments
         assert said in done.stderr.splitlines()[-1], done.stderr
         assert "Traceback" not in done.stderr

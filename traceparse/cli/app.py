@@ -7,13 +7,15 @@ import errno
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from traceparse import __version__
 from traceparse.cli.printing import printable, stand_in_for_a_closed_stdout
-from traceparse.errors import TraceparseError
+from traceparse.errors import TraceparseError, UsageError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 DATA = click.option(
@@ -28,6 +30,23 @@ FMT = click.option("--fmt", type=click.Choice(["table", "csv", "jsonl", "parquet
 RAY = click.option("--ray", is_flag=False, flag_value="auto", metavar="[ADDRESS]", callback=lambda _c, _p, value: _address(value),
                    help="On a Ray cluster: HOST:PORT of its head node, `local` to start one here, or `auto`, the one that runs "
                         "already, else a local one.  [without ADDRESS: auto]")  # fmt: skip
+
+
+def out_option(metavar: str, text: str) -> Callable[[Any], Any]:
+    """The option `--out`, a file or folder to write; ``-``, which elsewhere means stdout, is refused: nothing goes there."""
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar=metavar,
+        help=text,
+        callback=lambda _c, _p, value: _place(value),
+    )
+
+
+def _place(value: Path | None) -> Path | None:
+    if value == Path("-"):
+        raise UsageError("--out - is no place: what --out names is written as files", expected="another name")
+    return value
 
 
 @click.group(context_settings=CONTEXT)

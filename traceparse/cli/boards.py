@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from traceparse.cli.app import FMT, cli
+from traceparse.cli.app import FMT, cli, out_option
 from traceparse.cli.printing import print_rows
 from traceparse.errors import UsageError
 
@@ -54,12 +54,7 @@ def list_boards(bench: str | None, gpu: str | None, problem: str | None, fmt: st
 
 @boards.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write there, not to the table that is read.",
-)
+@out_option("DIR", "Write there, not to the table that is read.")
 def update(folder: Path, out: Path | None) -> None:
     """Derive the table anew from a FOLDER of the published files.
 

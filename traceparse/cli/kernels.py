@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceparse.cli.app import DATA, FMT, cli
+from traceparse.cli.app import DATA, FMT, cli, out_option
 from traceparse.cli.printing import print_note, print_rows
 from traceparse.cli.unanalysed import need_analysis
 from traceparse.errors import SourceError, StoreError, UsageError
@@ -53,9 +53,7 @@ def list_versions(run: str, every: bool, fmt: str, data: Path | None) -> None:
 @kernels.command()
 @click.argument("run")
 @VERSION
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the files there.  [default: print a bundle]"
-)
+@out_option("DIR", "Write the files there.  [default: print a bundle]")
 @click.option("--partial", is_flag=True, help="Also where the log holds only part of a file.")
 @DATA
 def extract(run: str, version: int | None, out: Path | None, partial: bool, data: Path | None) -> None:

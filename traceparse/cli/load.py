@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceparse.cli.app import RAY, cli
+from traceparse.cli.app import RAY, cli, out_option
 from traceparse.cli.printing import printable
 from traceparse.cli.progress import bar
 from traceparse.errors import FormatError, SourceError, StoreError
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 @cli.command()
 @click.argument("source")
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the tables.  [default: data/loaded/NAME]"
-)
+@out_option("DIR", "Folder for the tables.  [default: data/loaded/NAME]")
 @click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hub data set (or write SOURCE@REV).")
 @click.option(
     "--format",

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceparse.cli.app import DATA, FMT, RAY, cli
+from traceparse.cli.app import DATA, FMT, RAY, cli, out_option
 from traceparse.cli.deck import deck_folder, deck_option
 from traceparse.cli.printing import print_rows, printable
 from traceparse.cli.unanalysed import need_analysis
-from traceparse.errors import StoreError, UsageError
+from traceparse.errors import RerunError, StoreError, UsageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,12 +76,8 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Start no kernel after this time; the same command goes on from there.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Results and logs, and the rows of `reruns` where no data is loaded.  [default: reruns in the data folder, else here]",
-)
+@out_option("DIR", "Results and logs, and the rows of `reruns` where no data is loaded.  [default: reruns in the data folder, "
+            "else here]")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress.")
 @FMT
 @DATA
@@ -132,7 +128,7 @@ def rerun(
         )
     loaded = _loaded(data)
     chosen, left = _chosen(kernels, board, problem, version, solutions, loaded)
-    for line in left:
+    for line in left if chosen else _told_by_reason(left):
         click.echo(f"left out: {printable(line)}", err=True)
     for choice in chosen:
         for note in choice.notes if not quiet else ():
@@ -240,7 +236,7 @@ def _chosen(
                     "holds JSON, as traces do, and is no solution", place=name, expected="a solution.py or a published bundle",
                     todo="load a trace, and name its run without --problem",
                 )  # fmt: skip
-            found.append(targets.of_file(Path(name), problem))
+            found.append(_of_file(Path(name), problem))
         elif Path(name).is_file():
             raise UsageError("a file does not say what it solves", place=name, todo="give --problem")
         elif ("/" in name or name.endswith(".py")) and (data is None or not _part_of_a_run(name, data)):
@@ -253,6 +249,27 @@ def _chosen(
         else:
             found.append(_of_run(data, name, version, solutions))
     return found, left
+
+
+def _told_by_reason(left: Sequence[str]) -> list[str]:
+    """Kernels left out, those of one reason in a line: where none is left to run, which they were hides why."""
+    by_reason: dict[str, list[str]] = {}
+    for line in left:
+        by_reason.setdefault(line.partition(": ")[2], []).append(line)
+    return [lines[0] if len(lines) == 1 else f"{len(lines)} kernels: {reason}" for reason, lines in by_reason.items()]
+
+
+def _of_file(path: Path, problem: str) -> Choice:
+    from traceparse.rerun import targets
+
+    try:
+        return targets.of_file(path, problem)
+    except RerunError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        missing = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        what = "no such file" if missing else f"cannot be read: {error.__cause__.strerror}"
+        raise RerunError(what, place=str(path), expected=error.expected, todo=error.todo) from error
 
 
 def _of_run(data: Dataset, name: str, version: int | None, solutions: Path | None) -> Choice:
