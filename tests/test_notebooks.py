@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, WITHOUT_RFC3987
+from claude_records import call, converted, result, usage
+from conftest import ROOT, WITHOUT_RFC3987, write_lines
 
 nbformat = pytest.importorskip("nbformat", reason="Jupyter is not installed: pip install 'traceparse[notebooks]'")
 nbclient = pytest.importorskip("nbclient", reason="Jupyter is not installed: pip install 'traceparse[notebooks]'")
@@ -139,3 +140,47 @@ def test_a_notebook_runs_where_hardly_anything_is_known(
     text = shown(run(path, workplace, str(logs), one_kernel))
     assert "<b>nobody" not in text
     assert "<script>alert" not in text
+
+
+KERNEL = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def fill(x):
+    tl.store(x, 1)
+"""
+COUNTED = {
+    # Four answers, three of which call a tool; profiling, writing, closing, the first two of one turn each.
+    "01": ["<td>4</td> <td>3</td>"],
+    # Usage of one answer of the four: a floor of the cost and no figure.
+    "02": ["0 of 1 run priced, 1 with a floor only"],
+    "03": [
+        "1 of 1 runs have phases, 3 segments", "2 of 3 segments are one turn long", "0 of 4 turns are marked",
+        "<td>turns</td><td>1</td>", "<td>spend</td><td>1</td>",
+    ],
+    "06": ["of 1 runs"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", [path for path in ON_TABLES if path.name[:2] in COUNTED], ids=name)
+def test_another_form_of_a_run_is_counted_as_no_run(
+    path: Path, tmp_path: Path, workplace: Path, one_kernel: Any
+) -> None:
+    """One session under both names of its problem."""
+    for problem, stated in (("02_kimi_linear_decode", None), ("03_kimi_linear_decode", usage(1000, 1, 500, 100))):
+        records = converted(
+            0,
+            ("user", "go", None),
+            ("assistant", call("Read", "c0", file_path="/w/reference.py"), stated),
+            ("user", result("c0", "import torch"), None),
+            ("assistant", call("Write", "c1", file_path="/w/solution.py", content=KERNEL), None),
+            ("user", result("c1"), None),
+            ("assistant", call("Bash", "c2", command="python check.py"), None),
+            ("user", result("c2", "PASS"), None),
+            ("assistant", [{"type": "text", "text": "Done."}], None),
+        )
+        write_lines(tmp_path / f"20260618_024321_claude_claude-opus-4-8_{problem}.jsonl", *records)
+    text = re.sub(r"\s+", " ", re.sub(r' style="[^"]*"', "", shown(run(path, workplace, str(tmp_path), one_kernel))))
+    for counted in COUNTED[path.name[:2]]:
+        assert counted in text
