@@ -118,6 +118,13 @@ def test_a_counter_begun_anew_adds_up() -> None:
     assert (other.totals.output, other.cost_usd) == (400, pytest.approx(0.35))
 
 
+def test_results_alone_are_each_a_process() -> None:
+    """By hand: of a session asked twice, and logged by its results only, 0.5 + 0.2 USD and 10 + 4 tokens."""
+    trace = read_bytes(claude_stream, jsonl(ended(0.5, 10), ended(0.2, 4)))
+    assert trace.totals is not None
+    assert (trace.cost_usd, trace.totals.output) == (0.7, 14)
+
+
 def test_no_result_is_a_lower_bound() -> None:
     """Case: output stays 1-2, final count never written → keep the value, flag it as a lower bound."""
     trace = read_bytes(claude_stream, jsonl(INIT, said("a", content=[{"type": "text", "text": "x" * 900}])))

@@ -205,6 +205,26 @@ def test_only_the_descriptions_own_fields_name_a_parent() -> None:
     assert read_bytes(codex_rollout, jsonl(meta, said("a"))).facts == {}
 
 
+def test_a_history_written_down_in_one_moment_keeps_what_was_said_twice() -> None:
+    """By hand: under one clock reading "continue" and "Done." stand twice; the file's own last record stands there once more."""
+    stamp = "2026-01-01T00:00:00.123Z"
+
+    def message(role: str, text: str) -> dict[str, Any]:
+        content = [{"type": "input_text" if role == "user" else "output_text", "text": text}]
+        return {
+            "timestamp": stamp,
+            "type": "response_item",
+            "payload": {"type": "message", "role": role, "content": content},
+        }
+
+    asked, done = message("user", "continue"), message("assistant", "Done.")
+    meta = {"timestamp": stamp, "type": "session_meta", "payload": {"id": "a", "cwd": "/x", "cli_version": "1"}}
+    trace = read_bytes(codex_rollout, jsonl(meta, message("user", "go"), done, asked, done, asked, done, done))
+    said_so = [event.blocks[0].text for event in trace.events if event.role != "system"]
+    assert said_so == ["go", "Done.", "continue", "Done.", "continue", "Done."]
+    assert [(skip.record, skip.reason) for skip in trace.skipped] == [(7, "duplicate")]
+
+
 def test_inconsistent_counters_are_reported() -> None:
     rows = [counted((10, 0, 5, 0, 15), (10, 0, 5, 0, 15)), counted((30, 0, 9, 0, 39), (7, 0, 4, 0, 11))]
     trace = read_bytes(codex_rollout, jsonl(META, *rows))

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reader_checks import FIXTURES, BytesLog, lines_missing
+from reader_checks import FIXTURES, BytesLog, jsonl, lines_missing, read_bytes
 
 from traceparse.assemble.run import assemble
-from traceparse.formats import Reader
+from traceparse.formats import Reader, grok_stream
 from traceparse.formats.copies import copied
 
 MAIN_FILES = {
@@ -47,11 +47,12 @@ FIGURES = (
 )  # fmt: skip
 
 
-def numbered(text: str) -> list[tuple[int, bytes]]:
-    """One line for each letter; a capital stands for a line that broke off and the file's first one after it."""
+def numbered(text: str) -> list[tuple[int, bytes, bool]]:
+    """One line for each letter; a capital stands for a line that broke off and the file's first one after it, a dot for the file's
+    end within a line."""
     first = b'{"line":"aaaaaaaaaaaaaaaa"}'
     lines = [b'{"li' + first if c.isupper() else first.replace(b"a", c.encode()) for c in text]
-    return list(enumerate(lines))
+    return [(n, b'{"li' if c == "." else line, c != ".") for n, (c, line) in enumerate(zip(text, lines, strict=True))]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,9 @@ def numbered(text: str) -> list[tuple[int, bytes]]:
         ("abcdefghijabcdefg", []),
         ("abcdefghijabcdefgh", [(10, 17)]),
         ("abcdefghijabcdefgX", []),
+        ("abcdefghijabcdefgh.", [(10, 17)]),
+        ("abcdefghijabcdefghz", []),  # said again, and the session goes on to its end
+        ("abc" * 3000, [(n, n + 2) for n in range(3, 9000, 3)]),
         ("abcdXbcde", [(5, 7)]),  # broke off within a line, and the whole copy joined on: the shared line is no record
         ("abXbc", []),
     ],
@@ -79,7 +83,25 @@ def test_copies_by_hand(text: str, right: list[tuple[int, int]]) -> None:
 
 
 def test_a_short_first_line_begins_no_copy() -> None:
-    assert copied(list(enumerate([b"{", b"x", b"y", b"{", b"x", b"y"]))) == []
+    assert copied([(n, line, True) for n, line in enumerate([b"{", b"x", b"y", b"{", b"x", b"y"])]) == []
+
+
+def test_each_of_many_copies_is_a_row() -> None:
+    """By hand: of 2,000 equal stretches of three lines one counts, and each line of the others is in `skipped`."""
+    log = BytesLog({"t.jsonl": b"".join(line + b"\n" for _, line, _ in numbered("abc" * 2000))})
+    assert [line.record for line in log.lines()] == [0, 1, 2]
+    assert [skip.record for skip in log.skipped] == list(range(3, 6000))
+
+
+def test_the_same_sentence_at_the_end_of_a_stream_stays() -> None:
+    """By hand: eight pieces at the start and again before the closing record are a sentence said twice, and no copy."""
+    said = [
+        {"type": "text", "data": piece} for piece in ("Let", " me", " run", " the", " check", " once", " more", ".")
+    ]
+    other = {"type": "text", "data": "It passes."}
+    end = {"type": "end", "stopReason": "EndTurn", "sessionId": "s"}
+    trace = read_bytes(grok_stream, jsonl(*said, other, *said, end))
+    assert trace.events[0].blocks[0].text == "Let me run the check once more.It passes.Let me run the check once more."
 
 
 def files_of(name: str) -> dict[str, bytes]:

@@ -194,9 +194,11 @@ def _repeated(ordered: Sequence[Group], *, strict: bool) -> dict[str, tuple[str,
     Contents are compared, decompressed, where they stand under one name.
     """
     repeats: dict[str, tuple[str, TruncatedStream | None]] = {}
+    same: dict[str, list[str]] = {}
     namesakes: dict[str, list[Group]] = defaultdict(list)
     for item in ordered:
-        repeats.setdefault(item.sha256, (item.sha256, None))
+        if item.sha256 not in repeats:
+            repeats[item.sha256], same[item.sha256] = (item.sha256, None), [item.sha256]
         for other in namesakes[item.trace_id]:
             whole, cut = repeats[other.sha256]
             if repeats[item.sha256][0] != item.sha256:
@@ -205,9 +207,9 @@ def _repeated(ordered: Sequence[Group], *, strict: bool) -> dict[str, tuple[str,
                 continue
             if strict and twin.cut is not None:
                 raise twin.cut
-            for content, (of, own) in list(repeats.items()):
-                if of == item.sha256:
-                    repeats[content] = (whole, own or twin.cut or cut)
+            for content in same.pop(item.sha256):
+                repeats[content] = (whole, repeats[content][1] or twin.cut or cut)
+                same[whole].append(content)
         namesakes[item.trace_id].append(item)
     return repeats
 

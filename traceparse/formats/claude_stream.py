@@ -154,7 +154,8 @@ class _Reader:
             event.blocks.append(Block("error" if record.is_error is True else "meta", raw_text(line)))
         elif record.type == "system":
             if record.subtype == "init":
-                self.head, self.results.begun = self.head or record, True
+                self.head = self.head or record
+                self.results.begun = self.results.tells_begin = True
             compacted = record.subtype == "compact_boundary"
             self.n_boundaries += compacted
             event.blocks.append(Block("compaction" if compacted else "meta", raw_text(line)))
@@ -247,6 +248,8 @@ class _Results:
         """A response stands after the last result, so no total covers it."""
         self.begun = True
         """A process began since the last result, and its counters with it."""
+        self.tells_begin = False
+        """The stream names where a process begins; a file of results alone does not, and each may be a process of its own."""
         self.session_id: str | None = None
         self._models: dict[tuple[str | None, str], RunningTotal] = {}
         self._mains: dict[str | None, RunningTotal] = {}
@@ -264,9 +267,8 @@ class _Results:
             A usage of which only `Usage.unread` is filled: what the line was to state and does not.
         """
         missed: set[str] = set()
-        stale = not (
-            self.unsettled or self.begun
-        )  # with nothing spent since the last result, one that states less is an older one
+        # With nothing spent since the last result, one that states less is an older one.
+        stale = self.tells_begin and not (self.unsettled or self.begun)
         self.unsettled = self.begun = False
         self.session_id = session = record.session_id
         for model, row in mapping(record.model_usage).items():

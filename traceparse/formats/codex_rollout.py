@@ -124,10 +124,11 @@ class _Reader:
     def take(self, line: Line, record: _Record) -> None:
         """The event of one record, without its usage: that is known only once the replayed part is."""
         event = Event(line.record, "system", [], timestamp=instant(record.timestamp))
-        if event.timestamp is not None and self.repeats(line):
+        payload = record.payload
+        said = payload is not None and payload.type == "message" and not isinstance(payload.id, str)
+        if event.timestamp is not None and self.repeats(line, at=event.timestamp, said=said):
             self.log.skip(line, "duplicate", "by_design")
             return
-        payload = record.payload
         index = len(self.events)
         if payload is None and record.type not in _ENVELOPES:
             self._bare(event, line, record)

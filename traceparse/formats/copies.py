@@ -19,15 +19,15 @@ def may_copy(first: bytes, data: bytes) -> bool:
     return len(first) >= _LEAST_BYTES and data.endswith(first)
 
 
-def copied(lines: Iterable[tuple[int, bytes]]) -> list[range]:
+def copied(lines: Iterable[tuple[int, bytes, bool]]) -> list[range]:
     """Find the copies of a file's beginning that stand further down in it, byte for byte.
 
-    A copy goes on until it has repeated all that stood before it, or until the file ends. Fewer than three lines are none,
-    nor are fewer than eight that the file's end cuts, nor a few words over and over: a prompt may be given twice, and a stream of words may
-    begin alike.
+    A copy goes on until it has repeated all that stood before it, or until the file ends, be it within a line. Fewer than
+    three lines are none, nor are fewer than eight that the file's end cuts, nor a few words over and over: a prompt may be given
+    twice, and a stream of words may begin alike.
 
     Args:
-        lines: Record number and bytes of each line that is not blank; held as one number each.
+        lines: Record number, bytes and whether a newline ends it, of each line that is not blank; held as one number each.
 
     Returns:
         Records of the lines that repeat earlier ones, in order.
@@ -35,9 +35,9 @@ def copied(lines: Iterable[tuple[int, bytes]]) -> list[range]:
     records: list[int] = []
     marks: list[int] = []
     starts: dict[int, int] = {}
-    first = b""
-    for place, (record, data) in enumerate(lines):
-        first = first or data
+    first, is_whole = b"", True
+    for place, (record, data, ended) in enumerate(lines):
+        first, is_whole = first or data, ended
         records.append(record)
         marks.append(hash(data))
         if place and may_copy(first, data):
@@ -52,7 +52,8 @@ def copied(lines: Iterable[tuple[int, bytes]]) -> list[range]:
             n = _n_alike(marks, start, kept, skip)
             effort -= n
             whole = skip + n == len(kept) >= _LEAST_WHOLE
-            cut = start + n >= len(marks) - 1 and n >= _LEAST_PART
+            left = len(marks) - start - n
+            cut = left <= (0 if is_whole else 1) and n >= _LEAST_PART  # a line with its end was not broken off
             if (whole or cut) and len(set(kept[: skip + n])) >= _LEAST_WHOLE:
                 found.append(range(records[start], records[start + n - 1] + 1))
                 place = start + n

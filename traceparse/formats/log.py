@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -104,13 +105,15 @@ class Log:
 
         So are those that repeat the file's own beginning (`traceparse.formats.copies`): nothing counts twice.
         """
-        copies: list[range] | None = None
+        copies: deque[range] | None = None
         first = b""
         for line in self._all_lines(file):
             if copies is None and first and may_copy(first, line.data):
-                copies = self._copies(file)
+                copies = deque(self._copies(file))
+            while copies and copies[0].stop <= line.record:
+                copies.popleft()
             first = first or line.data
-            if copies and any(line.record in copy for copy in copies):
+            if copies and line.record in copies[0]:
                 self.skip(line, "duplicate", "by_design", file=file)
             else:
                 yield line
@@ -120,7 +123,7 @@ class Log:
         return self._all_lines(file, again=True)
 
     def _copies(self, file: int) -> list[range]:
-        return copied((line.record, line.data) for line in self.lines_again(file))
+        return copied((line.record, line.data, line.ended) for line in self.lines_again(file))
 
     def _all_lines(self, file: int, *, again: bool = False) -> Iterator[Line]:
         record = offset = 0

@@ -120,20 +120,35 @@ class Repeats:
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
         self._run: set[bytes] = set()
+        self._at: datetime | None = None
+        self._moment: set[bytes] = set()
+        self._last = b""
 
-    def __call__(self, line: Line, *, piece: bool = False) -> bool:
+    def __call__(self, line: Line, *, piece: bool = False, at: datetime | None = None, said: bool = False) -> bool:
         """Take in the next record; whether the file held it before. Ask only of records with an id or a clock of their own.
 
         Args:
             line: The record.
             piece: It holds a piece of a text, some words long. Two pieces of one run may be alike within a millisecond, so only
                 a piece of an earlier run is known again.
+            at: The record's clock; only for `said`.
+            said: It holds what may be said again, and nothing but its clock is its own. While that stands still, as where a program
+                writes an earlier history down in one go, it tells no two records apart, so that only the one before is known again.
         """
         digest = hashlib.blake2b(line.data, digest_size=16).digest()
         if not piece:
             self._seen |= self._run
             self._run.clear()
-        known = digest in self._seen
+        if at != self._at:
+            self._at = at
+            self._moment.clear()
+        is_next = digest == self._last
+        known = digest in self._seen and (not said or is_next or digest not in self._moment)
+        if not known:
+            self._moment.add(digest)
+        elif not is_next:
+            self._moment.clear()  # a copy has begun, and goes through the moment once more
+        self._last = digest
         (self._run if piece else self._seen).add(digest)
         return known
 
