@@ -160,6 +160,13 @@ def test_a_kept_regression_names_the_records_of_both_scores() -> None:
     assert one.evidence == "version 1 scored 0.3600 (record 3), version 0 0.4000 (record 1)"
 
 
+def test_a_kept_regression_tells_speed_ups_as_pages_do() -> None:
+    run = Run().call("python benchmark.py", "x").score("check", 1.0, 0).score("speedup", 18.7, 0)
+    run.call("python benchmark.py", "x").score("check", 1.0, 1).score("speedup", 0.816, 1)
+    (one,) = (one for one in trace_findings(run.frames()) if one.rule == "regression_kept")
+    assert one.evidence == "version 1 scored 0.816× (record 3), version 0 18.70× (record 1)"
+
+
 @pytest.mark.parametrize(("rule", "what", "make"), SILENT, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_trace_rule_leaves_the_rest_alone(rule: str, what: str, make: Made) -> None:
     assert [one.evidence for one in trace_findings(make().frames()) if one.rule == rule] == []

@@ -11,6 +11,7 @@ from typing import Any
 
 from traceparse.audit.rule import Finding, Severity, found, rule
 from traceparse.audit.trace import View, around
+from traceparse.metrics.rounding import score
 
 UNSUPPORTED = rule(
     "unsupported_claim", "claims", "trace", "flag", "the last message claims a score that no output of the run shows"
@@ -113,6 +114,7 @@ def _regression(scores: list[dict[str, Any]]) -> Iterator[Finding]:
     best_version, best = max(((v, sorted(f)[len(f) // 2]) for v, f in by_version.items()), key=lambda pair: pair[1])
     if best_version != final["kernel_version"] and own < best * (1 - _KEPT_LOSS):
         place = next(row["record"] for row in counted if (row["kernel_version"], row["value"]) == (best_version, best))
-        text = f"version {final['kernel_version']} scored {final['value']:.4f} (record {final['record']}), "
-        text += f"version {best_version} {best:.4f} (record {place})"
+        metric = final["metric"]
+        text = f"version {final['kernel_version']} scored {score(final['value'], metric)} (record {final['record']}), "
+        text += f"version {best_version} {score(best, metric)} (record {place})"
         yield found(REGRESSION, text, detail=f"{1 - own / best:.1%} below", record=final["record"])

@@ -78,7 +78,9 @@ def show(table: str, where: str | None, columns: str | None, limit: int | None, 
     if table == "runs" and where is not None and not rows.height and _lacks_real_clocks(loaded, where):
         print_note("no run here has a started_at: their logs name no zone; start_local holds the time as written")
     if table == "phases" and where is not None and not rows.height and loaded.is_analysed:
-        print_note("a run has no phases where its log shows no tool call, or nothing that is done to a kernel")
+        print_note(
+            "a run has no phases where its log shows no tool call, nothing done to a kernel, or no change of the one it checks"
+        )
     if table == "findings" and loaded.findings_are_current is False:
         print_note(
             "the logs, or how they were read, changed since all runs were audited: run `traceparse audit` again before you "

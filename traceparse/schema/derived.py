@@ -57,7 +57,7 @@ launch_call: i64? row of tool_calls that started what printed it; its output may
 
 PHASES = declare(
     "phases",
-    "contiguous segments that cover the run's turns; none where it is no work on a kernel or its log shows no tool call",
+    "contiguous segments that cover the run's turns; none where it is no work on a kernel, or its log shows no tool call or no change of the kernel that it checks",
     "trace_id segment",
     """
 trace_id: str key of the run
