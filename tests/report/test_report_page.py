@@ -203,7 +203,7 @@ def test_sections_of_tables_without_rows_are_not_there(tmp_path: Path) -> None:
         (rows(runs=[run("a", model=None, harness=None, problem=None, gpu=None, deck_generation=None, run_id=None, start_local=None, bench=None)]), "No run here has a score yet."),
         (rows(runs=[run("a", model="m", score=0.5, spend_tokens=0, spend_basis="estimated")]), "m stands alone on 07_w4a16_gemm with 0.5000 among the loaded runs."),
         (rows(runs=[run("a", model="m", score=18.71, score_metric="speedup", problem="02_kimi_linear_decode")]), "with 18.71× among the loaded runs."),
-        (rows(runs=[run("a", model="m", score=0.5, gpu=None), run("b", model="n", score=0.4, gpu=None)]), "No run here leads: of no scored run both GPU and problem are known. 2 of 2 runs have a score."),
+        (rows(runs=[run("a", model="m", score=0.5, gpu=None), run("b", model="n", score=0.4, gpu=None)]), "No run here leads: no scored run has both a known GPU and a known problem. 2 of 2 runs have a score."),
         (rows(runs=[run("a", model="m", score=0.5), run("b", model="n", score=0.6, gpu=None)]), "1 scored run of which the GPU or the problem is not known takes no part"),
         (rows(runs=[run("a", model="m", board_score=0.5, board_correct=False)]), "No run here has a score yet."),
         (rows(runs=[run("a", model="m", n_turns=1)], turns=[turn("a", 0, None)], blocks=[block("a", 0, 0, 0, "assistant", "text", "x", None)]), "No run has a spend"),

@@ -35,6 +35,7 @@ _NO_PART_IN_CODE = {
     "story",
     "dataset",
     "summary",
+    "costs",
     "doctor",
     "reconcile",
     "cluster",

@@ -5,10 +5,16 @@ Single records that stand twice are the readers' business, which know what tells
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 _LEAST_WHOLE = 3
-_LEAST_PART = 8
+_LEAST_PART = _LEAST_WITHOUT_MARK = 8
+_MARK = re.compile(
+    rb"\d{4}-\d\d-\d\d[T ]\d\d:|(?<![\d.])1\d{9,15}(?!\d)|"
+    rb'"(?:uuid|id|(?:thread|call|message|tool_use|event|part)_?[iI][dD])"\s*:\s*"[^"]{4,}"'
+)
+"""A clock or an id, which no second record bears; without one three equal lines may well be three equal attempts."""
 _LEAST_BYTES = 16
 _EFFORT = 8
 """Comparisons for each line before the search is given up: a file that often begins to copy itself, and never does, is none."""
@@ -23,8 +29,8 @@ def copied(lines: Iterable[tuple[int, bytes, bool]]) -> list[range]:
     """Find the copies of a file's beginning that stand further down in it, byte for byte.
 
     A copy goes on until it has repeated all that stood before it, or until the file ends, be it within a line. Fewer than
-    three lines are none, nor are fewer than eight that the file's end cuts, nor a few words over and over: a prompt may be given
-    twice, and a stream of words may begin alike.
+    three lines are none, nor are fewer than eight that the file's end cuts or of which none bears an id or a clock, nor a few
+    words over and over: a prompt may be given twice, an attempt may fail twice alike, and a stream of words may begin alike.
 
     Args:
         lines: Record number, bytes and whether a newline ends it, of each line that is not blank; held as one number each.
@@ -35,11 +41,13 @@ def copied(lines: Iterable[tuple[int, bytes, bool]]) -> list[range]:
     records: list[int] = []
     marks: list[int] = []
     starts: dict[int, int] = {}
+    marked: list[bool] = []
     first, is_whole = b"", True
     for place, (record, data, ended) in enumerate(lines):
         first, is_whole = first or data, ended
         records.append(record)
         marks.append(hash(data))
+        marked.append(_MARK.search(data) is not None)
         if place and may_copy(first, data):
             starts[place] = 0 if len(data) == len(first) else 1
     found: list[range] = []
@@ -51,7 +59,8 @@ def copied(lines: Iterable[tuple[int, bytes, bool]]) -> list[range]:
             start = place + skip  # the line that two copies share holds the first one's last words: it is no copy
             n = _n_alike(marks, start, kept, skip)
             effort -= n
-            whole = skip + n == len(kept) >= _LEAST_WHOLE
+            least = _LEAST_WHOLE if any(marked[start : start + n]) else _LEAST_WITHOUT_MARK
+            whole = skip + n == len(kept) >= least
             left = len(marks) - start - n
             cut = left <= (0 if is_whole else 1) and n >= _LEAST_PART  # a line with its end was not broken off
             if (whole or cut) and len(set(kept[: skip + n])) >= _LEAST_WHOLE:
