@@ -525,7 +525,7 @@ def test_a_fail_outweighs_passes_and_keeps_its_evidence() -> None:
             True,
             "toolchain_drift",
         ),
-        ("call", "raised", "OutOfResources: out of resource: shared memory", False, "fails_check"),
+        ("call", "raised", "OutOfResources: out of resource: shared memory", False, "build_error"),
         ("call", "raised", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64 GiB", True, "oom"),
         ("call", "raised", "RuntimeError: CUDA error: an illegal memory access was encountered", True, "fails_check"),
         ("load", "raised", "ModuleNotFoundError: No module named 'flash_attn'", True, "build_error"),

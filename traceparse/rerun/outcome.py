@@ -70,7 +70,9 @@ _TOOLS_APART = re.compile(
 """Tools or libraries that do not fit each other: whether the kernel is published or not, no line of its own is to blame."""
 _BUILD = re.compile(
     r"Error building extension|CompilationError|nvcc fatal|ninja: build stopped|undefined symbol|No module named|cannot open shared object|"
-    r"CompileError|PTXASError|: error: ",
+    r"CompileError|PTXASError|: error: |"
+    # Triton's, when it loads what it compiled: nothing has run yet that could be wrong.
+    r"OutOfResources|out of resource: (?:shared memory|registers)",
     re.IGNORECASE,
 )
 _INFRA = re.compile(
