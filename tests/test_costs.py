@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from traceparse.costs import Cost, cost_basis, cost_of, cost_sums
+from traceparse.costs import Cost, cost_basis, cost_of, cost_sums, run_cost
 from traceparse.tables import frame
 
 # Bounded on both sides; a figure that is a floor; a figure above its floor; a floor only; a range only; nothing known.
@@ -83,3 +83,18 @@ def test_how_a_cost_is_known() -> None:
     assert runs(*ROWS).select(cost_basis()).to_series().to_list() == [
         "priced", "at least", "at least", "at least", "range only", None
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("bounded", (4.0, False)),
+        ("floor", (1.0, True)),
+        ("above", (1.5, True)),
+        ("floor only", (7.0, True)),
+        ("range only", (0.5, True)),
+        ("nothing", (None, False)),
+    ],
+)
+def test_one_run_is_told_by_its_figure_or_its_floor(name: str, told: tuple[float | None, bool]) -> None:
+    assert run_cost(runs(name).row(0, named=True)) == told

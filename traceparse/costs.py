@@ -6,7 +6,8 @@ which only a floor is known is in each of them, and turns it into a floor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,6 +55,22 @@ class Cost(NamedTuple):
         if self.cost_usd is None:
             return "not known"
         return f"{'at least ' if self.cost_is_floor else ''}{self.cost_usd:,.2f} USD"
+
+
+class RunCost(NamedTuple):
+    """What one run costs, in USD at list prices, as it is told; `is_floor` where that is only what it costs at least."""
+
+    usd: float | None
+    is_floor: bool
+
+
+def run_cost(run: Mapping[str, Any]) -> RunCost:
+    """What a row of the table ``runs`` costs: its figure, or its lower bound where it has no figure or no upper bound."""
+    figure, low = run["cost_usd"], run["cost_low_usd"]
+    if figure is not None and run["cost_high_usd"] is not None:
+        return RunCost(figure, is_floor=False)
+    usd = figure if low is None else low
+    return RunCost(usd, is_floor=usd is not None)
 
 
 def cost_of(runs: pl.DataFrame) -> Cost:

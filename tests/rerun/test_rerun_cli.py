@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from traceparse.cli import rerun as cli_rerun
+from traceparse.cli import kernels_in_work
 from traceparse.cli.rerun import _check_place, _remarks
 from traceparse.errors import StoreError
 from traceparse.rerun import Progress
@@ -288,8 +288,8 @@ def test_a_kernel_that_hangs_in_its_first_call_ends_at_the_limit_that_was_given(
 def test_who_does_not_see_the_table_hears_that_work_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli_rerun, "_STILL_S", 0.01)
-    with cli_rerun._watched(3, quiet=False) as report:
+    monkeypatch.setattr(kernels_in_work, "_STILL_S", 0.01)
+    with kernels_in_work.watched(3, quiet=False) as report:
         report(Progress("a kernel", "strict", "shape 0"))
         told = ""
         while "a kernel: strict shape 0" not in told:

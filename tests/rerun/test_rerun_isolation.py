@@ -57,6 +57,9 @@ def test_a_deck_that_changes_meanwhile_changes_nothing_that_runs(tmp_path: Path)
         assert [note for note in result.notes if f"{NAME}: reference.py: changed on disk" in note]
     assert problem.changed_on_disk() == ["reference.py"]
     assert find_problem(DECK, NAME).changed_on_disk() == []
+    reference.unlink()
+    reference.mkdir()  # what cannot be read is changed, and stops no batch
+    assert problem.changed_on_disk() == ["reference.py"]
     problem.copy_to(tmp_path / "copy")
     assert (tmp_path / "copy" / "reference.py").read_bytes() == (DECK / NAME / "reference.py").read_bytes()
 

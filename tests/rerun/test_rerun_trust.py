@@ -424,7 +424,7 @@ def test_an_answer_of_no_form_of_ours_is_forged(operation: str, honest: dict[str
 
 
 def test_every_operation_of_the_candidate_has_a_form() -> None:
-    source = (Path(__file__).resolve().parents[2] / "traceparse/rerun/child/candidate.py").read_text()
+    source = (Path(__file__).resolve().parents[2] / "traceparse/rerun/child/serving.py").read_text()
     served = re.findall(r'^        "(\w+)": candidate\.\1,$', source, re.MULTILINE)
     assert len(served) > 10
     assert set(served) == set(FORMS)

@@ -94,15 +94,15 @@ _COST_BOUNDS = ("cost_low_usd", "cost_high_usd")
 
 
 def _with_told_costs(rows: pl.DataFrame) -> pl.DataFrame:
-    """Costs as a reader takes them: without a figure or its upper bound the lower one, with "at least" before it."""
+    """Costs as a reader takes them, with "at least" before one that is a floor."""
     import polars as pl
 
+    from traceparse.costs import run_cost
+
+    costs = [run_cost(row) for row in rows.select("cost_usd", *_COST_BOUNDS).iter_rows(named=True)]
     told = [
-        None if cost is None and low is None
-        else _dollars(cost) if cost is not None and high is not None
-        else f"at least {_dollars(cost if low is None else low)}"
-        for cost, low, high in rows.select("cost_usd", *_COST_BOUNDS).iter_rows()
-    ]  # fmt: skip
+        None if cost.usd is None else f"{'at least ' if cost.is_floor else ''}{_dollars(cost.usd)}" for cost in costs
+    ]
     width = max((len(text) for text in told if text), default=0)
     # Numbers stand to the right, also where words stand before some of them.
     aligned = [text.rjust(width) if text else None for text in told]

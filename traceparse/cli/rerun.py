@@ -6,10 +6,7 @@ import os
 import shlex
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +14,7 @@ import click
 
 from traceparse.cli.app import DATA, FMT, RAY, cli, out_option
 from traceparse.cli.deck import deck_folder, deck_option
+from traceparse.cli.kernels_in_work import watched
 from traceparse.cli.printing import print_rows, printable
 from traceparse.cli.unanalysed import need_analysis
 from traceparse.errors import RerunError, StoreError, UsageError
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from traceparse.dataset import Dataset
-    from traceparse.rerun import Progress, Result
+    from traceparse.rerun import Result
     from traceparse.rerun.targets import Choice
 
 
@@ -145,7 +143,7 @@ def rerun(
     problems = deck_folder(deck)
     published = deck_folder(published_deck) if published_deck else None
     try:
-        with _watched(len(targets), quiet) as report:
+        with watched(len(targets), quiet) as report:
             results = rerun_into(
                 base, targets, out=place, progress=report, deck=problems, trust=trust, cpu=cpu,
                 gpu_indices=list(gpu_indices) or None, gates=gates_chosen,
@@ -345,67 +343,3 @@ def _remarks(results: Sequence[Result]) -> Iterator[str]:
         if notes:
             more = f"; {len(notes) - _REMARKS_SHOWN} more in `reruns.notes`" if len(notes) > _REMARKS_SHOWN else ""
             yield printable(f"{result.name}: {'; '.join(note[:160] for note in notes[:_REMARKS_SHOWN])}{more}")
-
-
-_STILL_S = 60.0
-
-
-@contextmanager
-def _watched(total: int, quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """A table of the kernels in work on a terminal, else a line for each finished one, and each minute one of those in work."""
-    if quiet:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.table import Table
-
-    console, lock, started, over = Console(stderr=True), threading.Lock(), time.monotonic(), threading.Event()
-    working: dict[str, str] = {}
-    done = 0
-
-    def table() -> Table:
-        shown = Table(
-            box=None, title=f"{done} of {total} kernels, {time.monotonic() - started:.0f} s", title_justify="left"
-        )
-        shown.add_column("kernel", overflow="ellipsis", no_wrap=True)
-        shown.add_column("step")
-        for name, step in working.items():
-            shown.add_row(printable(name).replace("[", "\\["), step)
-        return shown
-
-    def still() -> None:
-        while not over.wait(_STILL_S):
-            with lock:
-                steps = "; ".join(f"{name}: {step}" for name, step in working.items())
-                said = f"{done} of {total} kernels, {time.monotonic() - started:.0f} s" + (
-                    f"; {steps}" if steps else ""
-                )
-                console.print(printable(said), markup=False, highlight=False, soft_wrap=True)
-
-    if not console.is_terminal:
-        threading.Thread(target=still, daemon=True).start()
-    with Live(table(), console=console, transient=True, refresh_per_second=4) as live:
-
-        def report(step: Progress) -> None:
-            nonlocal done
-            with lock:
-                if step.step == "note":
-                    console.print(
-                        printable(f"{step.name}: {step.detail}"), markup=False, highlight=False, soft_wrap=True
-                    )
-                elif step.result is None:
-                    working[step.name] = f"{step.step} {step.detail}".strip()
-                else:
-                    working.pop(step.name, None)
-                    done += 1
-                    said = f"{step.result.outcome:<12} {step.name}" + (
-                        f": {step.result.message}" if step.result.message else ""
-                    )
-                    console.print(printable(said), markup=False, highlight=False, soft_wrap=True)
-                live.update(table())
-
-        try:
-            yield report
-        finally:
-            over.set()

@@ -199,7 +199,7 @@ def _phases(frames: Frames) -> str:
     shares: dict[str, float] = defaultdict(float)
     for phase, share in frames["phases"].select("phase", measure).iter_rows():
         shares[phase] += share
-    parts = [(phase, percent(shares[phase])) for phase in _PHASES if shares.get(phase, 0.0) >= 0.0005]
+    parts = [(phase, percent(shares[phase])) for phase in _PHASES if shares.get(phase, 0.0) >= LEAST_SHARE]
     went = [
         f"{share} of its {of} went into {phase}" if n == 0 else f"{share} into {phase}"
         for n, (phase, share) in enumerate(parts)

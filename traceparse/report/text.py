@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from traceparse.costs import run_cost
 from traceparse.metrics import rounding
 from traceparse.metrics.durations import duration as lasting
 
@@ -100,6 +101,7 @@ FILTERS = {
     "score": score,
     "percent": percent,
     "usd": usd,
+    "run_cost": run_cost,
     "duration": duration,
     "figure": figure,
 }

@@ -95,7 +95,7 @@ class Problem:
         return [
             file.relative_to(self.root).as_posix()
             for file, content in self._contents.items()
-            if not file.is_file() or file.read_bytes() != content
+            if not _still_holds(file, content)
         ]
 
     @property
@@ -279,6 +279,13 @@ def _read(path: Path) -> Problem:
         contents |= _contents(root / "src", root, "*.py")
     shapes = _shapes(path / "shapes.py", contents[path / "shapes.py"])
     return Problem(path.name, path, root, meta, shapes, dict(sorted(contents.items())))
+
+
+def _still_holds(file: Path, content: bytes) -> bool:
+    try:
+        return file.read_bytes() == content
+    except OSError:
+        return False  # gone, or out of reach
 
 
 def _contents(folder: Path, top: Path, pattern: str) -> dict[Path, bytes]:

@@ -39,7 +39,7 @@ PROOFS: dict[str, str] = {
     "device_time": "event time agrees with host time until the device is idle, and with the kernels' own (side streams, late work)",
     "outside_clock": "no call is told to be quicker than calls back to back by the judge's clock, in another process",
     "every_call_runs": "each call puts work on the device",
-    "flush_proof": "kernels are no slower where persisting L2 lines are given back and the call before saw other contents",
+    "flush_proof": "kernels are no slower where persisting L2 lines are given back, or where the call before saw other contents",
     "own_kernels": "most of the device time is spent in kernels that are not a library's or torch's own",
     "asked_alike": "the same kernels run whether the deck's check or its benchmark seems to call",
     "below_ceiling": "no shape is faster than the device can be",

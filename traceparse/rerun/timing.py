@@ -12,6 +12,9 @@ COPIES = ("Memcpy", "Memset")
 """How the profiler names device activities that are no kernels."""
 _SHARE_APART, _TIMES_APART, _MS_APART = 0.25, 1.5, 0.02
 _TIMES_SCATTERED, _MS_SCATTERED = 1.25, 0.003
+_GIVEN_BACK = "with persisting L2 lines given back"
+_OTHER_CONTENTS = "where the call before saw other contents"
+_ROTATING = "on other contents at other addresses"
 
 
 @dataclass(frozen=True)
@@ -250,11 +253,6 @@ def _asked_apart(benchmark: Sequence[Mapping[str, Any]], check: Sequence[Mapping
     if max(busy) > _TIMES_APART * min(busy) and max(busy) - min(busy) > _MS_APART:
         found.append(f"{busy[0]:.4f} ms on the device for benchmark.py, {busy[1]:.4f} ms for check.py")
     return tuple(found)
-
-
-_GIVEN_BACK = "with persisting L2 lines given back"
-_OTHER_CONTENTS = "where the call before saw other contents"
-_ROTATING = "on other contents at other addresses"
 
 
 def _in_turn(profile: Mapping[str, Any]) -> tuple[InTurn, ...]:

@@ -18,7 +18,6 @@ import torch
 from traceparse.rerun.child import meter, recording
 from traceparse.rerun.child.chains import Chains
 from traceparse.rerun.child.cudart import CudaError, CudaRuntime
-from traceparse.rerun.child.failure import failure
 from traceparse.rerun.child.guise import BENCHMARK, CHECK, Guise
 from traceparse.rerun.child.landing import Landing
 from traceparse.rerun.child.poison import filling, poison
@@ -34,7 +33,7 @@ from traceparse.rerun.child.problem import (
 from traceparse.rerun.child.steps import Stepper, is_stepwise, start, steps_of
 from traceparse.rerun.child.versions import triton_versions
 from traceparse.rerun.child.watched import replaced, switches, tools
-from traceparse.rerun.child.wire import Message, Wire, WireError
+from traceparse.rerun.child.wire import Message
 
 _type = type  # a candidate can replace the built-in
 _FIRST_CALLS = 4
@@ -382,35 +381,3 @@ def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.equal(
         left.contiguous().reshape(-1).view(torch.uint8), right.contiguous().reshape(-1).view(torch.uint8)
     )
-
-
-def serve(wire: Wire, candidate: Candidate) -> None:
-    """Answer requests until the judge closes the channel."""
-    handlers: dict[str, Callable[[Message], Message]] = {
-        "hello": candidate.hello,
-        "load": candidate.load,
-        "open": candidate.open,
-        "land": candidate.land,
-        "call": candidate.call,
-        "chain": candidate.chain,
-        "ready": candidate.ready,
-        "time": candidate.time,
-        "profile": candidate.profile,
-        "profiled": candidate.profiled,
-        "burst": candidate.burst,
-        "move": candidate.move,
-        "fetch": candidate.fetch,
-        "state": candidate.state,
-    }
-    while True:
-        try:
-            message = wire.receive()
-        except WireError:
-            return
-        try:
-            reply = handlers[message["op"]](message)
-        except BaseException as error:  # noqa: BLE001 - SystemExit too: a kernel that ends the process has failed
-            reply = failure(error)
-            # The traceback holds the frames of the failed call, and these hold its tensors.
-            error.__traceback__ = None
-        wire.send({"nonce": message["nonce"], **reply})

@@ -156,12 +156,8 @@ def _alone(session: Session, measure: Callable[[], _Found]) -> _Found:
                 return found
             disturbed += 1
         if disturbed == _DISTURBED or paused_s > patience_s:
-            whose = (
-                "something, this kernel itself it may be, goes on"
-                if disturbed == _DISTURBED
-                else "another process goes on"
-            )
-            text = f"{whose} computing on the GPU beside the timing, the smallest call takes {found_ms:.1f} ms: end what else runs there"
+            who = "something, this kernel itself it may be," if disturbed == _DISTURBED else "another process"
+            text = f"{who} goes on computing on the GPU beside the timing, the smallest call takes {found_ms:.1f} ms: end what runs there"
             raise Stop(kind="judge", op="time", type="DeviceBusy", message=text)
         text = f"waits for the device, where the smallest call takes {found_ms:.1f} ms: something else computes on it"
         print(text, flush=True)

@@ -12,7 +12,8 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from traceparse.rerun.child.candidate import Candidate, serve
+from traceparse.rerun.child.candidate import Candidate
+from traceparse.rerun.child.serving import serve
 from traceparse.rerun.child.wire import Wire
 
 _PR_SET_PDEATHSIG = 1
